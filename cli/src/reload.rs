@@ -26,7 +26,7 @@ async fn audited(ops: &Ops, done: bool) {
     let (who, from, action, on) = (text("signal"), text("-"), text("SIGHUP"), text("config"));
     tracing::info!(target: "audit", who, from, action, on, outcome = outcome.as_str(), "change requested");
     let change = Audited { at: ops.clock.now(), who, from, action, on, outcome, status: 0, millis: 0 };
-    if let Err(error) = ops.store.add_audit(&change).await {
+    if let Err(error) = ops.store.write_audit(&[change], &[]).await {
         let error = &error as &dyn std::error::Error;
         tracing::error!(error, "the audit lacks a reload of the configuration; the log has it (target audit)");
     }

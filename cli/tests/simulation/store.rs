@@ -326,12 +326,8 @@ impl Requeues for SeenStore {
 
 #[async_trait]
 impl Audits for SeenStore {
-    async fn add_audit(&self, change: &Audited) -> Result<i64, StoreError> {
-        run(self.server.store.add_audit(change))
-    }
-
-    async fn end_audit(&self, id: i64, change: &Audited) -> Result<(), StoreError> {
-        run(self.server.store.end_audit(id, change))
+    async fn write_audit(&self, added: &[Audited], ended: &[(i64, Audited)]) -> Result<Vec<i64>, StoreError> {
+        run(self.server.store.write_audit(added, ended))
     }
 
     async fn audit(&self, page: AuditPage, limit: u32) -> Result<Vec<AuditLine>, StoreError> {

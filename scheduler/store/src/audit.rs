@@ -71,6 +71,11 @@ pub enum AuditPage {
     Newer(i64),
 }
 
+/// Returns the number up to which lines are deleted, if one of these new lines is the one that looks.
+pub(super) fn trimmed_before(added: &[i64]) -> Option<i64> {
+    added.iter().rfind(|id| **id % TRIMMED_EVERY == 0).map(|id| id - MOST_AUDITED)
+}
+
 /// A line as both databases hold it.
 #[derive(Debug, FromRow)]
 pub(super) struct AuditRow {

@@ -373,11 +373,9 @@ pub trait Requeues: Send + Sync {
 /// Which changes were requested, and by whom: see [`crate::audit`].
 #[async_trait]
 pub trait Audits: Send + Sync {
-    /// Adds a line; returns its number.
-    async fn add_audit(&self, change: &Audited) -> Result<i64, StoreError>;
-
-    /// Stores what became of a change: who requested it, what it is about, its outcome, status and duration.
-    async fn end_audit(&self, id: i64, change: &Audited) -> Result<(), StoreError>;
+    /// Adds lines, and stores what became of changes with these numbers (who requested them, what they are about, outcome, status
+    /// and duration), all in one transaction. Returns the numbers of the lines added.
+    async fn write_audit(&self, added: &[Audited], ended: &[(i64, Audited)]) -> Result<Vec<i64>, StoreError>;
 
     /// Returns lines, the newest first, at most `limit`.
     async fn audit(&self, page: AuditPage, limit: u32) -> Result<Vec<AuditLine>, StoreError>;

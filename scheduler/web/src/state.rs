@@ -18,6 +18,7 @@ use scheduler::wire::FeedView;
 use store::FeedRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::api::audit::ledger::Ledger;
 use crate::error::ApiError;
 use crate::recent::Recent;
 use crate::session::{Caller, Sessions};
@@ -35,6 +36,8 @@ pub(crate) struct Api {
     pub(crate) publishers: Arc<Visitors>,
     /// Counts requests that a token's role forbids.
     pub(crate) refusals: Arc<Visitors>,
+    /// Writes the audit.
+    pub(crate) ledger: Arc<Ledger>,
     /// Logins to the pages.
     pub(crate) sessions: Arc<Sessions>,
     /// Counts attempts to log in.
@@ -110,6 +113,7 @@ impl Api {
         Api {
             callbacks: Arc::new(Callbacks::new(ops.clone(), pings.clone())),
             refusals: Arc::default(),
+            ledger: Arc::new(Ledger::new(ops.store.clone())),
             sessions: Arc::new(Sessions::new(&ops.config, ops.condition.tokens.clone())),
             caller: Caller::nobody(),
             logins: Arc::default(),

@@ -130,15 +130,24 @@ impl Stage {
 
     async fn call(&self, method: reqwest::Method, path: &str, body: Option<Value>) -> Value {
         let url = format!("{}/api/v1{path}", self.api.lock().unwrap());
-        let mut request = self.client.request(method, url);
-        if let Some(body) = body {
-            request = request.header("Content-Type", "application/json").body(body.to_string());
+        let body = body.map(|body| body.to_string());
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut request = self.client.request(method.clone(), &url);
+            if let Some(body) = &body {
+                request = request.header("Content-Type", "application/json").body(body.clone());
+            }
+            let answer = request.send().await.unwrap();
+            let status = answer.status();
+            let text = answer.text().await.unwrap();
+            // A busy fleet says that nothing was changed.
+            let is_busy = status.as_u16() == 503 && text.contains("try again");
+            assert!(status.is_success() || is_busy && Instant::now() < deadline, "{path}: {status}: {text}");
+            if status.is_success() {
+                return serde_json::from_str(&text).unwrap();
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        let answer = request.send().await.unwrap();
-        let status = answer.status();
-        let text = answer.text().await.unwrap();
-        assert!(status.is_success(), "{path}: {status}: {text}");
-        serde_json::from_str(&text).unwrap()
     }
 
     /// Sends a GET to a path outside of the API.

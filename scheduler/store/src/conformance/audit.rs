@@ -23,11 +23,9 @@ async fn numbers(store: &dyn Store, page: AuditPage, limit: u32) -> Vec<i64> {
 
 pub(crate) async fn changes_are_kept_with_their_outcome_and_read_in_pages(backend: &dyn Backend) {
     let store = backend.open().await;
-    let mut ids = Vec::new();
-    for seconds in 0..7 {
-        ids.push(store.add_audit(&change(seconds)).await.unwrap());
-    }
-    assert!(ids.is_sorted_by(|one, next| one < next));
+    let changes: Vec<_> = (0..7).map(change).collect();
+    let mut ids = store.write_audit(&changes[..1], &[]).await.unwrap();
+    ids.extend(store.write_audit(&changes[1..6], &[]).await.unwrap());
     let ended = Audited {
         who: "eve".into(),
         on: "feeds/9".into(),
@@ -36,7 +34,8 @@ pub(crate) async fn changes_are_kept_with_their_outcome_and_read_in_pages(backen
         millis: 12,
         ..change(3)
     };
-    store.end_audit(ids[3], &ended).await.unwrap();
+    ids.extend(store.write_audit(&changes[6..], &[(ids[3], ended.clone())]).await.unwrap());
+    assert!(ids.is_sorted_by(|one, next| one < next));
     drop(store);
     let store = backend.open().await;
     let all = store.audit(AuditPage::Newest, 100).await.unwrap();
@@ -51,16 +50,13 @@ pub(crate) async fn changes_are_kept_with_their_outcome_and_read_in_pages(backen
 
 pub(crate) async fn old_changes_are_deleted_and_no_more_than_so_many_are_kept(backend: &dyn Backend) {
     let store = backend.open().await;
-    let mut ids = Vec::new();
-    for seconds in 0..5 {
-        ids.push(store.add_audit(&change(seconds)).await.unwrap());
-    }
+    let ids = store.write_audit(&(0..5).map(change).collect::<Vec<_>>(), &[]).await.unwrap();
     assert_eq!(store.prune_audit(at(2)).await.unwrap(), 2);
     assert_eq!(store.prune_audit(at(2)).await.unwrap(), 0);
     assert_eq!(numbers(&*store, AuditPage::Newest, 9).await, [ids[4], ids[3], ids[2]]);
     backend.number_audit_from(MOST_AUDITED + ids[3]).await;
     for seconds in 10..10 + 2 * TRIMMED_EVERY as u64 {
-        store.add_audit(&change(seconds)).await.unwrap();
+        store.write_audit(&[change(seconds)], &[]).await.unwrap();
     }
     let kept = numbers(&*store, AuditPage::Newest, 1_000).await;
     assert_eq!(kept.len() as i64, 2 * TRIMMED_EVERY, "those with lower numbers are gone");

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use common::time::Timestamp;
 
-use super::connection::on_connection;
+use super::connection::{in_transaction, on_connection};
 use super::{PostgresStore, text};
-use crate::audit::{AuditRow, MOST_AUDITED, PRUNED, TRIMMED_EVERY, audit_columns};
+use crate::audit::{AuditRow, PRUNED, audit_columns, trimmed_before};
 use crate::{AuditLine, AuditPage, Audited, Audits, StoreError};
 
 const ADD: &str = "INSERT INTO audit (at, who, source, action, subject, outcome, status, millis) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id";
@@ -21,27 +21,25 @@ pub(super) const LINES: [&str; 2] = [
 
 #[async_trait]
 impl Audits for PostgresStore {
-    async fn add_audit(&self, change: &Audited) -> Result<i64, StoreError> {
-        on_connection!(self, "store a line of the audit", |on| {
-            let add = sqlx::query_scalar(ADD).bind(change.at.millis()).bind(text(&change.who)).bind(text(&change.from));
-            let add = add.bind(text(&change.action)).bind(text(&change.on)).bind(change.outcome.as_str());
-            let add = add.bind(i64::from(change.status)).bind(change.millis());
-            let id: i64 = add.fetch_one(&mut *on).await?;
-            if id % TRIMMED_EVERY == 0 {
-                // The line is stored. What this leaves, the next such line deletes.
-                if let Err(error) = sqlx::query(TRIM).bind(id - MOST_AUDITED).execute(on).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "old lines of the audit were not deleted");
-                }
+    async fn write_audit(&self, added: &[Audited], ended: &[(i64, Audited)]) -> Result<Vec<i64>, StoreError> {
+        in_transaction!(self, "write the audit", |tx| {
+            let mut ids = Vec::with_capacity(added.len());
+            for change in added {
+                let add =
+                    sqlx::query_scalar(ADD).bind(change.at.millis()).bind(text(&change.who)).bind(text(&change.from));
+                let add = add.bind(text(&change.action)).bind(text(&change.on)).bind(change.outcome.as_str());
+                let add = add.bind(i64::from(change.status)).bind(change.millis());
+                ids.push(add.fetch_one(&mut *tx).await?);
             }
-            Ok(id)
-        })
-    }
-
-    async fn end_audit(&self, id: i64, change: &Audited) -> Result<(), StoreError> {
-        on_connection!(self, "store the outcome of a change", |on| {
-            let end = sqlx::query(END).bind(id).bind(text(&change.who)).bind(text(&change.on));
-            let end = end.bind(change.outcome.as_str()).bind(i64::from(change.status)).bind(change.millis());
-            end.execute(on).await.map(drop)
+            for (id, change) in ended {
+                let end = sqlx::query(END).bind(id).bind(text(&change.who)).bind(text(&change.on));
+                let end = end.bind(change.outcome.as_str()).bind(i64::from(change.status)).bind(change.millis());
+                end.execute(&mut *tx).await?;
+            }
+            if let Some(before) = trimmed_before(&ids) {
+                sqlx::query(TRIM).bind(before).execute(&mut *tx).await?;
+            }
+            Ok(ids)
         })
     }
 

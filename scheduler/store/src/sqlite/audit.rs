@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use common::time::Timestamp;
 
 use super::SqliteStore;
-use crate::audit::{AuditRow, MOST_AUDITED, PRUNED, TRIMMED_EVERY, audit_columns};
+use crate::audit::{AuditRow, PRUNED, audit_columns, trimmed_before};
 use crate::{AuditLine, AuditPage, Audited, Audits, StoreError};
 
 const ADD: &str = "INSERT INTO audit (at, who, source, action, subject, outcome, status, millis) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING id";
@@ -20,25 +20,26 @@ pub(super) const LINES: [&str; 2] = [
 
 #[async_trait]
 impl Audits for SqliteStore {
-    async fn add_audit(&self, change: &Audited) -> Result<i64, StoreError> {
-        const ACTION: &str = "store a line of the audit";
-        let add = sqlx::query_scalar(ADD).bind(change.at.millis()).bind(&change.who).bind(&change.from);
-        let add = add.bind(&change.action).bind(&change.on).bind(change.outcome.as_str());
-        let add = add.bind(change.status).bind(change.millis());
-        let id: i64 = add.fetch_one(&self.writer).await.map_err(StoreError::on(ACTION))?;
-        if id % TRIMMED_EVERY == 0 {
-            // The line is stored. What this leaves, the next such line deletes.
-            if let Err(error) = sqlx::query(TRIM).bind(id - MOST_AUDITED).execute(&self.writer).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "old lines of the audit were not deleted");
-            }
+    async fn write_audit(&self, added: &[Audited], ended: &[(i64, Audited)]) -> Result<Vec<i64>, StoreError> {
+        const ACTION: &str = "write the audit";
+        let mut tx = self.write(ACTION).await?;
+        let mut ids = Vec::with_capacity(added.len());
+        for change in added {
+            let add = sqlx::query_scalar(ADD).bind(change.at.millis()).bind(&change.who).bind(&change.from);
+            let add = add.bind(&change.action).bind(&change.on).bind(change.outcome.as_str());
+            let add = add.bind(change.status).bind(change.millis());
+            ids.push(add.fetch_one(&mut *tx).await.map_err(StoreError::on(ACTION))?);
         }
-        Ok(id)
-    }
-
-    async fn end_audit(&self, id: i64, change: &Audited) -> Result<(), StoreError> {
-        let end = sqlx::query(END).bind(id).bind(&change.who).bind(&change.on).bind(change.outcome.as_str());
-        let end = end.bind(change.status).bind(change.millis());
-        end.execute(&self.writer).await.map(drop).map_err(StoreError::on("store the outcome of a change"))
+        for (id, change) in ended {
+            let end = sqlx::query(END).bind(id).bind(&change.who).bind(&change.on).bind(change.outcome.as_str());
+            let end = end.bind(change.status).bind(change.millis());
+            end.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        }
+        if let Some(before) = trimmed_before(&ids) {
+            sqlx::query(TRIM).bind(before).execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        }
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(ids)
     }
 
     async fn audit(&self, page: AuditPage, limit: u32) -> Result<Vec<AuditLine>, StoreError> {

@@ -7,6 +7,8 @@
 //! The lines have the target `audit`, so that they can be kept apart from the others and longer. They are written where every
 //! call passes, so that no route is forgotten, and hold no body, no query and no header: those may hold secrets.
 
+pub(crate) mod ledger;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,9 +17,10 @@ use axum::extract::{ConnectInfo, MatchedPath, Request};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use store::{AuditOutcome, Audited, StoreError};
+use store::{AuditOutcome, Audited};
 use tokio::sync::oneshot;
 
+use self::ledger::Unwritten;
 use crate::error::ApiError;
 use crate::session::{Caller, NOBODY};
 use crate::state::Api;
@@ -103,7 +106,7 @@ struct Line {
     /// Its number in the store.
     id: Option<i64>,
     /// Brings that number.
-    begun: Option<oneshot::Receiver<Result<i64, StoreError>>>,
+    begun: Option<oneshot::Receiver<Result<i64, Unwritten>>>,
     /// Whether it is to be stored, and is not yet as it is.
     is_stored: bool,
     began: Instant,
@@ -141,27 +144,19 @@ impl Line {
         if !self.is_stored {
             return Ok(());
         }
-        let (sender, begun) = oneshot::channel();
-        let (api, mut change) = (self.api.clone(), self.change.clone());
-        tokio::spawn(async move {
-            let added = api.ops.store.add_audit(&change).await;
-            if let Err(Ok(id)) = sender.send(added) {
-                change.outcome = AuditOutcome::Abandoned;
-                stored(&api, Some(id), &change).await;
-            }
-        });
-        match tokio::time::timeout(PATIENCE, self.begun.insert(begun)).await {
-            Ok(Ok(added)) => {
+        let begun = self.api.ledger.begin(self.change.clone());
+        let refused = match tokio::time::timeout(PATIENCE, self.begun.insert(begun)).await {
+            Ok(Ok(Ok(id))) => {
                 self.begun = None;
-                self.id = Some(added?);
-                Ok(())
+                self.id = Some(id);
+                return Ok(());
             }
-            // A change that cannot be recorded in time is not made.
-            Ok(Err(_)) | Err(_) => {
-                let message = "the audit could not be written in time; nothing was changed; try again";
-                Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message))
-            }
-        }
+            Ok(Ok(Err(Unwritten(why)))) => why,
+            Ok(Err(_)) | Err(_) => "the audit could not be written in time".to_owned(),
+        };
+        // A change that cannot be recorded is not made.
+        let message = format!("{refused}; nothing was changed; try again");
+        Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message))
     }
 
     fn end(&mut self, response: Response) -> Response {
@@ -203,26 +198,14 @@ impl Line {
     /// Stores what became of the change, once, whether or not the caller waits for it.
     async fn store(&mut self) {
         if std::mem::take(&mut self.is_stored) {
-            let (api, id, change) = (self.api.clone(), self.id, self.change.clone());
-            let stored = tokio::spawn(async move { stored(&api, id, &change).await });
-            let _ = tokio::time::timeout(PATIENCE, stored).await;
+            let ended = self.api.ledger.end(self.id, self.change.clone());
+            let _ = tokio::time::timeout(PATIENCE, ended).await;
         }
     }
 }
 
 fn is_somebody(change: &Audited) -> bool {
     change.who != NOBODY
-}
-
-async fn stored(api: &Api, id: Option<i64>, change: &Audited) {
-    let stored = match id {
-        Some(id) => api.ops.store.end_audit(id, change).await,
-        None => api.ops.store.add_audit(change).await.map(drop),
-    };
-    if let Err(error) = stored {
-        let error = &error as &dyn std::error::Error;
-        tracing::error!(error, "the audit lacks the outcome of a change; the log has it (target audit)");
-    }
 }
 
 impl Drop for Line {
@@ -232,7 +215,7 @@ impl Drop for Line {
             self.is_about(None);
         }
         if let Some(mut begun) = self.begun.take() {
-            // From here on its task sees that nobody waits; it may have sent the number before.
+            // From here on the ledger sees that nobody waits; it may have sent the number before.
             begun.close();
             self.id = begun.try_recv().ok().and_then(Result::ok);
         }
@@ -241,9 +224,8 @@ impl Drop for Line {
         tracing::info!(target: "audit", who, from, action, on, outcome, status, millis, "change requested");
         // The caller hung up; before it was begun, nothing was changed.
         let is_begun = self.id.is_some() || *status > 0;
-        if let (true, Ok(runtime)) = (self.is_stored && is_begun, tokio::runtime::Handle::try_current()) {
-            let (api, id, change) = (self.api.clone(), self.id, self.change.clone());
-            runtime.spawn(async move { stored(&api, id, &change).await });
+        if self.is_stored && is_begun && tokio::runtime::Handle::try_current().is_ok() {
+            self.api.ledger.end(self.id, self.change.clone());
         }
     }
 }
