@@ -13,6 +13,7 @@ use scheduler::wire::{BulkView, FeedView, List, StatsView};
 use serde_json::{Value, json};
 
 use crate::client::{self, Client, ClientArgs};
+use crate::histories::Histories;
 use crate::opml;
 use crate::output::{self, plain};
 use crate::progress::Progress;
@@ -38,6 +39,9 @@ pub(crate) struct ImportArgs {
 pub(crate) struct ExportArgs {
     /// Where to; standard output if not given
     file: Option<PathBuf>,
+    /// Writes when the feeds posted, for simulate --histories, instead of OPML
+    #[arg(long)]
+    histories: bool,
     #[command(flatten)]
     client: ClientArgs,
 }
@@ -179,8 +183,10 @@ impl Tally {
 pub(crate) async fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.client)?;
     let count = match &args.file {
-        None => write_all(&client, &mut io::stdout().lock()).await?,
-        Some(file) => to_file(&client, file).await.with_context(|| format!("cannot export to {}", file.display()))?,
+        None => write(args, &client, &mut io::stdout().lock()).await?,
+        Some(file) => {
+            to_file(args, &client, file).await.with_context(|| format!("cannot export to {}", file.display()))?
+        }
     };
     if args.client.json && args.file.is_some() {
         output::json(&json!({ "exported": count }))?;
@@ -191,12 +197,12 @@ pub(crate) async fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Beside the file first: one that is there is replaced by a whole one or not at all.
-async fn to_file(client: &Client, file: &Path) -> anyhow::Result<u64> {
+async fn to_file(args: &ExportArgs, client: &Client, file: &Path) -> anyhow::Result<u64> {
     let mut name = file.file_name().context("it names no file")?.to_owned();
     name.push(".part");
     let part = file.with_file_name(name);
     let mut out = io::BufWriter::new(std::fs::File::create(&part)?);
-    let written = write_all(client, &mut out).await;
+    let written = write(args, client, &mut out).await;
     let stored = written.and_then(|count| {
         out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
         std::fs::rename(&part, file)?;
@@ -209,27 +215,40 @@ async fn to_file(client: &Client, file: &Path) -> anyhow::Result<u64> {
     stored
 }
 
-/// Writes every feed that is, or may again be, polled.
-async fn write_all(client: &Client, out: &mut impl Write) -> anyhow::Result<u64> {
+async fn write(args: &ExportArgs, client: &Client, out: &mut impl Write) -> anyhow::Result<u64> {
+    if args.histories {
+        let mut histories = Histories::read(Client::new(&args.client)?).await?;
+        let count = each_feed(client, |feed| Ok(u64::from(histories.write(feed, out)?))).await?;
+        out.flush()?;
+        return Ok(count);
+    }
     out.write_all(opml::HEAD.as_bytes())?;
-    let (mut count, mut after) = (0, None::<String>);
     let mut folder = opml::Folder::default();
+    let count = each_feed(client, |feed| {
+        let moved = folder.move_to(feed.marks.labels.first());
+        out.write_all((moved + &opml::outline(feed)).as_bytes())?;
+        Ok(1)
+    })
+    .await?;
+    out.write_all((folder.move_to(None) + opml::END).as_bytes())?;
+    out.flush()?;
+    Ok(count)
+}
+
+/// Writes every feed that is, or may again be, polled; returns the sum of what `write` returns.
+async fn each_feed(client: &Client, mut write: impl FnMut(&FeedView) -> io::Result<u64>) -> anyhow::Result<u64> {
+    let (mut count, mut after) = (0, None::<String>);
     loop {
         let mut query = vec![("limit", PAGE)];
         query.extend(after.as_deref().map(|after| ("after", after)));
         let page: List<FeedView> = client.get("/feeds", &query).await?;
         let over = [Status::Gone, Status::Merged, Status::Removed];
         for feed in page.items.iter().filter(|feed| !over.contains(&feed.status)) {
-            let moved = folder.move_to(feed.marks.labels.first());
-            out.write_all((moved + &opml::outline(feed)).as_bytes())?;
-            count += 1;
+            count += write(feed)?;
         }
         after = page.next;
         if after.is_none() {
-            break;
+            return Ok(count);
         }
     }
-    out.write_all((folder.move_to(None) + opml::END).as_bytes())?;
-    out.flush()?;
-    Ok(count)
 }

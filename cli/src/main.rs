@@ -32,6 +32,7 @@ mod fleet;
 mod follow;
 mod health;
 mod health_check;
+mod histories;
 mod host;
 mod import;
 mod logs;

@@ -24,6 +24,11 @@ fn key_and_value(text: &str) -> Result<(String, String), String> {
 }
 
 impl SettingsArgs {
+    /// The same without what `--set` sets; `None` if it sets nothing.
+    pub(crate) fn without_set(&self) -> Option<Self> {
+        (!self.set.is_empty()).then(|| SettingsArgs { config: self.config.clone(), set: Vec::new() })
+    }
+
     /// Defaults, file, environment, `--set`, then `flags` (dotted key and value) on top.
     pub(crate) fn load(&self, flags: &[(&str, Value)]) -> Result<Loaded, ConfigError> {
         let environment = std::env::vars_os();

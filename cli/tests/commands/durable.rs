@@ -200,3 +200,28 @@ async fn on_a_full_disk_nothing_is_half_written_and_all_goes_on_when_there_is_ro
     let copy = folder.path().join("copy.db");
     assert_eq!(run(&["backup", copy.to_str().unwrap(), "--data", &data]).code, Some(0), "the store is sound");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_simulator_reads_the_histories_of_a_fleet() {
+    let origin = Origin::start().await.unwrap();
+    origin.set("/a", Script::feed(Feed::rss().initial(3)));
+    let (folder, data) = folder();
+    let fleet = Fleet::start_at(&data, "127.0.0.1:0", &[&origin.url("/a")]).await;
+    fleet.until(&["entries", "--json"], |out| out.lines().count() == 3);
+    let path = folder.path().join("posts.tsv");
+    let path = path.to_str().unwrap();
+    let ran = fleet.run(&["export", "--histories", path]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), "1 feed exported\n"));
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.starts_with(&format!("{}\tauto:s\t", origin.url("/a"))), "{text}");
+    assert_eq!(text.split('\t').nth(2).unwrap().split_whitespace().count(), 3);
+    let watched: Value =
+        serde_json::from_str(&run(&["simulate", "--histories", path, "--watched", "--json"]).out).unwrap();
+    assert_eq!(watched["feeds"], 1);
+    let own = run(&["simulate", "--histories", path, "--own", "--set", "policy.price=9", "--json"]);
+    let own: Value = serde_json::from_str(&own.out).unwrap();
+    assert_eq!((&own["now"]["feeds"], &own["changed"]["feeds"]), (&1.into(), &1.into()));
+    assert_eq!(own["now"]["hosts"][0]["host"], "127.0.0.1");
+    let table = run(&["simulate", "--histories", path, "--own"]).out;
+    assert!(table.starts_with("1 feed, the last ") && !table.contains("with --set"), "{table}");
+}

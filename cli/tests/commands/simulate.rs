@@ -92,5 +92,8 @@ fn mistakes_are_said() {
     refused(&["--seed", "x"], "seeds are whole numbers, such as 1 or 1,2 or 1-5");
     refused(&["--days", "3000"], "no history is long enough for --days 3000");
     refused(&["--histories", "/nowhere"], "--histories /nowhere: cannot be read");
-    refused(&["--histories", "Cargo.toml"], "--histories Cargo.toml: line 1: not three parts; expected NAME");
+    refused(
+        &["--histories", "Cargo.toml"],
+        "--histories Cargo.toml: line 1: neither three parts nor four; expected NAME",
+    );
 }

@@ -264,6 +264,10 @@ impl Hosts for SeenStore {
     async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
         run(self.server.store.hosts(query, now))
     }
+
+    async fn count_hosts(&self) -> Result<u64, StoreError> {
+        run(self.server.store.count_hosts())
+    }
 }
 
 #[async_trait]

@@ -7,7 +7,7 @@ use common::config::{PolicyConfig, PolicyMode};
 use common::document::{Document, Validators};
 use common::entry::Entry;
 use common::host::HostKey;
-use common::policy::{Audience, Draw, Minutes, Policy, Subject, decide};
+use common::policy::{Audience, Category, Draw, Minutes, Policy, Subject, category, decide};
 use common::push::RELIABLE_AFTER;
 use common::report::{FetchReport, Outcome};
 use common::url::{FeedId, Version};
@@ -21,7 +21,7 @@ use super::trial::{Rule, seconds, timestamp};
 pub(super) struct Decided<'a> {
     config: &'a PolicyConfig,
     price: f64,
-    subject: Subject<'static>,
+    subject: Subject<'a>,
     /// The minutes of a fleet of this one feed, as in a scheduler.
     minutes: Minutes,
     newsgator: bool,
@@ -72,18 +72,32 @@ impl<'a> Decided<'a> {
         let active_subscribers = if idle { 0 } else { feed.subscribers };
         let audience = Audience { subscribers: feed.subscribers, active_subscribers, ..Audience::default() };
         let mut rule = Decided {
-            config,
-            price,
-            subject: Subject::new(audience, None),
-            minutes: Minutes::default(),
             newsgator,
             // NewsGator polled them all.
             pushed: (feed.pushed && !newsgator).then_some(0),
-            unchanged: unchanged(),
-            modified: changed(),
+            ..Decided::of(Subject::new(audience, None), config, price)
         };
         rule.decide(feed.start, &feed.shown, [Draw { salt: 0.0, minute: 0.0 }; 2], 0.0);
         rule
+    }
+
+    /// Creates a feed that was never polled, under this configuration as it is.
+    pub(super) fn of(subject: Subject<'a>, config: &'a PolicyConfig, price: f64) -> Self {
+        Decided {
+            config,
+            price,
+            subject,
+            minutes: Minutes::default(),
+            newsgator: false,
+            pushed: None,
+            unchanged: unchanged(),
+            modified: changed(),
+        }
+    }
+
+    /// Returns the category that the feed is in.
+    pub(super) fn category(&self) -> Category {
+        category(&self.subject)
     }
 
     /// Returns the seconds until the feed is due again.

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::sample::ITEMS_SHOWN;
+
 /// The minimum interval between scheduled polls.
 const FLOOR: f64 = 15.0 * 60.0;
 /// Times are rounded to milliseconds; the maximum rounding error.
@@ -22,6 +24,9 @@ pub struct Figures {
     pub polls_per_item: f64,
     /// The share of items that were pushed out of the document before a poll saw them.
     pub missed_share: f64,
+    /// The same share of the items that a poll every 15 minutes would have seen.
+    #[serde(skip)]
+    pub missed_of_catchable: f64,
     /// The share of polls in hot minutes.
     pub hot_share: f64,
     /// Polls less than 15 minutes after the previous one.
@@ -39,6 +44,7 @@ pub(super) struct Tally {
     hot: u64,
     under_floor: u64,
     missed: usize,
+    uncatchable: usize,
     /// Delay in seconds, and weight.
     delays: Vec<(f64, f64)>,
 }
@@ -53,6 +59,13 @@ impl Tally {
     pub(super) fn found(&mut self, delays: impl Iterator<Item = f64>, weight: f64, missed: usize) {
         self.delays.extend(delays.map(|delay| (delay, weight)));
         self.missed += missed;
+    }
+
+    /// Counts the items of a feed that even a poll at every floor would not see, because more come within one than a document
+    /// shows.
+    pub(super) fn counted_uncatchable(&mut self, posts: &[f64]) {
+        let together = posts.chunk_by(|one, next| (one / FLOOR).floor() == (next / FLOOR).floor());
+        self.uncatchable += together.map(|posts| posts.len().saturating_sub(ITEMS_SHOWN)).sum::<usize>();
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
@@ -75,6 +88,8 @@ impl Tally {
             unweighted_mean_minutes: plain / items.max(1.0) / 60.0,
             polls_per_item: polls / items.max(1.0),
             missed_share: self.missed as f64 / items.max(1.0),
+            missed_of_catchable: self.missed.saturating_sub(self.uncatchable) as f64
+                / (items - self.uncatchable as f64).max(1.0),
             hot_share: self.hot as f64 / polls.max(1.0),
             under_floor: self.under_floor as f64,
             missed: self.missed as f64,
@@ -94,6 +109,7 @@ impl Figures {
             unweighted_mean_minutes: mean(|one| one.unweighted_mean_minutes),
             polls_per_item: mean(|one| one.polls_per_item),
             missed_share: mean(|one| one.missed_share),
+            missed_of_catchable: mean(|one| one.missed_of_catchable),
             hot_share: mean(|one| one.hot_share),
             under_floor: all.iter().map(|one| one.under_floor).sum(),
             missed: all.iter().map(|one| one.missed).sum(),

@@ -1,13 +1,16 @@
 //! Posting histories: when feeds posted, from a file or generated.
 //!
 //! The file has one line per feed: name, `kind:precision`, and times in whole seconds since 1970 (UTC), ascending and
-//! separated by spaces; the three parts are separated by tabs. Precision `s` means seconds; `d` means that only the day
-//! is known and the time of day is drawn at random.
+//! separated by spaces; the parts are separated by tabs. Precision `s` means seconds; `d` means that only the day
+//! is known and the time of day is drawn at random. A fourth part, which only [`Own`](super::Own) reads, is the feed's
+//! [`Audience`] as JSON.
 //!
 //! Times in simulations are seconds since 1970 as `f64`, as in the reference simulation; they are converted to
 //! [`common::time::Timestamp`] for the policy.
 
 use std::fmt::Write;
+
+use common::policy::Audience;
 
 use super::random::Random;
 
@@ -26,11 +29,15 @@ pub struct Series {
     pub days_only: bool,
     /// The posting times, ascending.
     pub times: Vec<f64>,
+    /// Who reads it: one subscriber if nothing is known.
+    pub audience: Audience,
 }
 
 /// Why a file is not valid.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line}: {problem}; expected NAME, a tab, KIND:s or KIND:d, a tab, and ascending times in seconds")]
+#[error(
+    "line {line}: {problem}; expected NAME, a tab, KIND:s or KIND:d, a tab, and ascending times in seconds; and perhaps a tab and a JSON object with subscribers"
+)]
 pub struct HistoriesError {
     /// Counted from 1.
     line: usize,
@@ -47,10 +54,13 @@ pub fn read(text: &str) -> Result<Vec<Series>, HistoriesError> {
 }
 
 fn series(line: &str) -> Result<Series, String> {
-    let mut parts = line.split('\t');
-    let (Some(name), Some(kind), Some(times), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
-        return Err("not three parts".into());
+    let parts: Vec<&str> = line.split('\t').collect();
+    let (name, kind, times, audience) = match parts[..] {
+        [name, kind, times] => (name, kind, times, None),
+        [name, kind, times, audience] => (name, kind, times, Some(audience)),
+        _ => return Err("neither three parts nor four".into()),
     };
+    let audience = audience.map(serde_json::from_str).transpose().map_err(|error| format!("no audience: {error}"))?;
     let (kind, days_only) = match kind.rsplit_once(':') {
         Some((kind, "s")) => (kind, false),
         Some((kind, "d")) => (kind, true),
@@ -62,17 +72,27 @@ fn series(line: &str) -> Result<Series, String> {
     if times.is_empty() || !times.is_sorted() {
         return Err("no times, or not ascending ones".into());
     }
-    Ok(Series { name: name.to_owned(), kind: kind.to_owned(), days_only, times })
+    Ok(Series {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        days_only,
+        times,
+        audience: audience.unwrap_or_default(),
+    })
 }
 
 /// Formats the text that [`read`] parses.
 pub fn write(all: &[Series]) -> String {
     let mut text = String::new();
-    for Series { name, kind, days_only, times } in all {
+    for Series { name, kind, days_only, times, audience } in all {
         let precision = if *days_only { 'd' } else { 's' };
         let times: Vec<String> = times.iter().map(|at| format!("{at:.0}")).collect();
         // Writing to a string does not fail.
-        let _ = writeln!(text, "{name}\t{kind}:{precision}\t{}", times.join(" "));
+        let _ = write!(text, "{name}\t{kind}:{precision}\t{}", times.join(" "));
+        if *audience != Audience::default() {
+            let _ = write!(text, "\t{}", serde_json::json!(audience));
+        }
+        text.push('\n');
     }
     text
 }
@@ -135,7 +155,8 @@ impl Habit {
             times.iter_mut().for_each(|at| *at = (*at / DAY).floor() * DAY);
         }
         times.sort_by(f64::total_cmp);
-        Series { name: format!("{}/{number}", self.kind), kind: self.kind.to_owned(), days_only, times }
+        let name = format!("{}/{number}", self.kind);
+        Series { name, kind: self.kind.to_owned(), days_only, times, audience: Audience::default() }
     }
 }
 
@@ -172,6 +193,6 @@ mod tests {
         assert!(said("a\tblog:s\t1 2\nb\tblog\t1 2").starts_with("line 2: 'blog' is no kind and precision; expected"));
         assert!(said("a\tblog:s\t2 1").starts_with("line 1: no times, or not ascending ones"));
         assert!(said("a\tblog:s\tx").starts_with("line 1: 'x' is no time"));
-        assert!(said("a\tblog:s").starts_with("line 1: not three parts"));
+        assert!(said("a\tblog:s").starts_with("line 1: neither three parts"));
     }
 }

@@ -54,6 +54,9 @@ pub(super) fn run<R: Rule>(sample: &[SampledFeed], mut rule_for: impl FnMut(&Sam
             tally.found(new.iter().map(delay), weight, missed);
             at += interval;
         }
+        if !rule.is_pushed() {
+            tally.counted_uncatchable(&feed.posts);
+        }
         // The next poll, after the end, finds what was posted after the last poll.
         let delay = |post: &f64| if rule.is_pushed() { PUSH } else { at - post };
         tally.found(feed.posts[seen..].iter().map(delay), weight, 0);

@@ -110,8 +110,10 @@ impl World {
         self.ops.add_subscription(wish, secret, from, "ann").await.unwrap().0
     }
 
-    fn sql(&self, sql: &str) {
-        run_sql(&self.path, sql);
+    /// Elsewhere: the store must be able to end a transaction meanwhile.
+    async fn sql(&self, sql: &str) {
+        let (path, sql) = (self.path.clone(), sql.to_owned());
+        tokio::task::spawn_blocking(move || run_sql(&path, &sql)).await.unwrap();
     }
 
     fn deliver(&self) -> Delivering {
@@ -195,10 +197,10 @@ async fn a_request_whose_success_could_not_be_stored_is_repeated_under_its_id_wi
     .await;
     world.add(wish(), From::Now).await;
     let delivering = world.deliver();
-    world.sql(&events(2, "host.refusing"));
+    world.sql(&events(2, "host.refusing")).await;
     world.requests(1).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    world.sql("DROP TRIGGER fault");
+    world.sql("DROP TRIGGER fault").await;
     let sent = world.requests(3).await;
     assert_eq!((&sent[1], &sent[2].1[..]), (&sent[0], &[3][..]));
     delivering.end().await;
@@ -207,9 +209,9 @@ async fn a_request_whose_success_could_not_be_stored_is_repeated_under_its_id_wi
 #[tokio::test]
 async fn a_range_that_one_page_does_not_hold_is_sent_whole() {
     let world = World::new(ok).await;
-    world.sql(&events(1_300, "host.refusing"));
+    world.sql(&events(1_300, "host.refusing")).await;
     world.add(wish(), From::After(0)).await;
-    world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 0, \"pending\": 1200}'");
+    world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 0, \"pending\": 1200}'").await;
     let delivering = world.deliver();
     world.until(|world| world.sent_events().last() == Some(&1_300)).await;
     assert_eq!(world.sent_events(), Vec::from_iter(1..=1_300));
@@ -219,10 +221,10 @@ async fn a_range_that_one_page_does_not_hold_is_sent_whole() {
 #[tokio::test]
 async fn events_of_a_range_that_begin_behind_a_page_are_not_skipped() {
     let world = World::new(ok).await;
-    world.sql(&(events(2_100, "host.refusing") + &events(1, "feed.gone")));
+    world.sql(&(events(2_100, "host.refusing") + &events(1, "feed.gone"))).await;
     let filter = EventFilter { kinds: vec!["feed.*".into()], ..EventFilter::default() };
     world.add(Wish { filter, ..wish() }, From::After(0)).await;
-    world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 0, \"pending\": 2101}'");
+    world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 0, \"pending\": 2101}'").await;
     let delivering = world.deliver();
     assert_eq!(world.requests(1).await[0].1, [2_101]);
     delivering.end().await;
@@ -235,7 +237,7 @@ async fn another_filter_gives_the_request_that_is_retried_another_id() {
         _ => DeliveryOutcome::Delivered,
     })
     .await;
-    world.sql(&(events(1, "feed.gone") + &events(2, "host.refusing") + &events(1, "feed.gone")));
+    world.sql(&(events(1, "feed.gone") + &events(2, "host.refusing") + &events(1, "feed.gone"))).await;
     let filter = EventFilter { kinds: vec!["feed.*".into()], ..EventFilter::default() };
     let id = world.add(Wish { filter, ..wish() }, From::After(0)).await.id;
     let attempts = world.attempts().await;
@@ -255,7 +257,7 @@ async fn another_filter_gives_the_request_that_is_retried_another_id() {
 #[tokio::test]
 async fn what_waits_to_be_sent_again_is_not_sent_after_the_subscription_was_removed_or_another_process_sent_it() {
     let world = World::new(|_, _| DeliveryOutcome::ServerError).await;
-    world.sql(&events(2, "host.refusing"));
+    world.sql(&events(2, "host.refusing")).await;
     let id = world.add(wish(), From::After(0)).await.id;
     let attempts = world.attempts().await;
     assert!(matches!(attempts.attempt(&world.task(id).await).await, Ended::Answered { .. }));
@@ -264,10 +266,10 @@ async fn what_waits_to_be_sent_again_is_not_sent_after_the_subscription_was_remo
     assert!(matches!(attempts.attempt(&cancelled).await, Ended::Lost));
     cancelled.gone = CancellationToken::new();
     // The lease was lost, the other process delivered, and the lease was regained.
-    world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 2}'");
+    world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 2}'").await;
     assert!(matches!(attempts.attempt(&moved).await, Ended::Lost));
     assert_eq!(world.ops.subscription(id).await.unwrap().unwrap().progress.cursor, 2);
-    world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 0, \"pending\": 2}'");
+    world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 0, \"pending\": 2}'").await;
     assert!(matches!(attempts.attempt(&cancelled).await, Ended::Answered { .. }), "the same progress");
     assert!(world.ops.store.remove_subscription(id).await.unwrap());
     assert!(matches!(attempts.attempt(&removed).await, Ended::Lost));
@@ -277,7 +279,7 @@ async fn what_waits_to_be_sent_again_is_not_sent_after_the_subscription_was_remo
 #[tokio::test]
 async fn subscriptions_that_wait_go_on_in_another_epoch() {
     let world = World::new(ok).await;
-    world.sql(&events(5, "host.refusing"));
+    world.sql(&events(5, "host.refusing")).await;
     world.add(wish(), From::After(0)).await;
     let delivering = world.deliver();
     assert_eq!(world.requests(1).await[0].1, [1, 2, 3, 4, 5]);
@@ -285,8 +287,8 @@ async fn subscriptions_that_wait_go_on_in_another_epoch() {
     world.sql(
         "BEGIN; UPDATE store SET epoch = 'other'; DELETE FROM events WHERE seq > 2; UPDATE sqlite_sequence SET seq = 2 \
          WHERE name = 'events'; UPDATE subscriptions SET progress = '{\"cursor\": 2}'; COMMIT;",
-    );
-    world.sql(&events(1, "host.refusing"));
+    ).await;
+    world.sql(&events(1, "host.refusing")).await;
     let (id, events) = world.requests(2).await.swap_remove(1);
     assert!(id.starts_with("msg_other_") && events == [3], "{id} {events:?}");
     delivering.end().await;
@@ -298,10 +300,10 @@ async fn events_that_are_gathered_are_all_sent_when_the_wait_ends() {
     let filter = EventFilter { kinds: vec!["feed.*".into()], ..EventFilter::default() };
     world.add(Wish { filter, delay: Duration::from_secs(2), ..wish() }, From::Now).await;
     let delivering = world.deliver();
-    world.sql(&events(1, "feed.gone"));
+    world.sql(&events(1, "feed.gone")).await;
     tokio::time::sleep(Duration::from_millis(700)).await;
     // More than one page looks at lies between them.
-    world.sql(&(events(2_100, "host.refusing") + &events(1, "feed.gone")));
+    world.sql(&(events(2_100, "host.refusing") + &events(1, "feed.gone"))).await;
     world.until(|world| world.sent_events() == [1, 2_102]).await;
     delivering.end().await;
 }
@@ -310,7 +312,7 @@ async fn events_that_are_gathered_are_all_sent_when_the_wait_ends() {
 async fn what_retention_took_is_recorded_also_when_nothing_is_sent() {
     let world = World::new(ok).await;
     let id = world.add(wish(), From::Now).await.id;
-    world.sql("UPDATE store SET events_gone = 10; UPDATE sqlite_sequence SET seq = 10 WHERE name = 'events'");
+    world.sql("UPDATE store SET events_gone = 10; UPDATE sqlite_sequence SET seq = 10 WHERE name = 'events'").await;
     let attempts = world.attempts().await;
     let ended = attempts.attempt(&world.task(id).await).await;
     assert!(matches!(ended, Ended::Answered { looked: Some(10), .. }), "{ended:?}");
@@ -327,7 +329,7 @@ async fn what_retention_took_is_recorded_also_when_nothing_is_sent() {
 #[tokio::test]
 async fn a_target_that_waits_for_the_slow_lane_takes_no_slot_from_the_quick_one() {
     let world = World::new(ok).await;
-    world.sql(&events(1, "host.refusing"));
+    world.sql(&events(1, "host.refusing")).await;
     let id = world.add(wish(), From::After(0)).await.id;
     let attempts = Arc::new(world.attempts().await);
     let slow = attempts.lanes.lane(Way::Slow);

@@ -130,6 +130,9 @@ pub struct HostQuery {
 const END: char = '\u{7f}';
 
 impl HostQuery {
+    /// The number of hosts with feeds, in both databases.
+    pub(super) const COUNT: &str = "SELECT count(*) FROM feed_counts WHERE kind = 'host' AND feeds > 0";
+
     /// All of them.
     pub fn all(after: Option<String>, limit: u32) -> Self {
         HostQuery { from: String::new(), to: END.to_string(), by_feeds: false, after, limit }

@@ -21,6 +21,7 @@ const SIZE: Size = Size {
     interval: Duration::from_secs(6),
     gap: Duration::from_millis(20),
     trouble: Duration::ZERO,
+    leases: 1,
 };
 /// Kills of each consumer, and of the scheduler that currently publishes events.
 const SHORT: (usize, usize) = (3, 1);

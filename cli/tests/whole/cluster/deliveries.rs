@@ -27,6 +27,7 @@ const SHORT: Size = Size {
     interval: Duration::from_secs(6),
     gap: Duration::from_millis(20),
     trouble: Duration::ZERO,
+    leases: 1,
 };
 const LONG: Size = Size {
     feeds: 2_000,
@@ -34,6 +35,7 @@ const LONG: Size = Size {
     interval: Duration::from_secs(30),
     gap: Duration::from_millis(50),
     trouble: Duration::ZERO,
+    leases: 1,
 };
 /// Subscriptions, and kills of each kind.
 const SHORT_FORM: (u32, usize) = (20, 2);

@@ -14,6 +14,7 @@ const SHORT: Size = Size {
     interval: Duration::from_secs(6),
     gap: Duration::from_millis(50),
     trouble: Duration::from_secs(24),
+    leases: 1,
 };
 const LONG: Size = Size {
     feeds: 20_000,
@@ -21,6 +22,7 @@ const LONG: Size = Size {
     interval: Duration::from_secs(30),
     gap: Duration::from_millis(50),
     trouble: Duration::from_secs(600),
+    leases: 1,
 };
 const BETWEEN_KILLS: Duration = Duration::from_secs(2);
 /// The time until a killed role's successor works.

@@ -20,6 +20,8 @@ pub(crate) struct Size {
     pub(crate) gap: Duration,
     /// How long a server is down, or how long processes are killed.
     pub(crate) trouble: Duration,
+    /// Times the leases that follow from the interval.
+    pub(crate) leases: u32,
 }
 
 impl Size {
@@ -39,11 +41,11 @@ impl Size {
     }
 
     fn queue_lease(&self) -> Duration {
-        self.interval / 2
+        self.leases * self.interval / 2
     }
 
     fn fetch_lease(&self) -> Duration {
-        self.fetch_timeout() + Duration::from_secs(2)
+        self.leases * (self.fetch_timeout() + Duration::from_secs(2))
     }
 
     /// Returns the maximum time from one poll of a feed to the next when a process dies in between: its interval, a

@@ -19,9 +19,16 @@ fn configuration(interval: &str, name: &str) -> String {
 }
 
 async fn in_force(role: &mut Role) -> Value {
-    let (status, text) = role.get("/api/v1/config").await;
-    assert_eq!(status, 200, "{text}");
-    serde_json::from_str(&text).unwrap()
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (status, text) = role.get("/api/v1/config").await;
+        if status == 200 {
+            return serde_json::from_str(&text).unwrap();
+        }
+        let is_starting = status == 503 && text.contains("is starting");
+        assert!(is_starting && Instant::now() < deadline, "{status}: {text}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 async fn until_version(role: &mut Role, version: i64) -> Value {

@@ -11,6 +11,7 @@ const SHORT: Size = Size {
     interval: Duration::from_secs(6),
     gap: Duration::from_millis(50),
     trouble: Duration::ZERO,
+    leases: 1,
 };
 const LONG: Size = Size { feeds: 20_000, hosts: 1_000, interval: Duration::from_secs(30), ..SHORT };
 

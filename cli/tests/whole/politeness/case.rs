@@ -114,8 +114,9 @@ impl Stage {
         tokio::spawn(watch_process(self.stalls.clone(), self.client.clone(), address.to_owned()));
     }
 
-    /// Waits until the fleet is ready.
+    /// Waits until the fleet is ready. Its stalls count from its start on, because it polls what is overdue at once.
     pub(crate) async fn play_before(&self, api: &str) {
+        self.watch(api);
         let deadline = Instant::now() + PATIENCE;
         let ready = async || {
             self.client.get(format!("{api}/readyz")).send().await.is_ok_and(|answer| answer.status().is_success())
@@ -124,7 +125,6 @@ impl Stage {
             assert!(Instant::now() < deadline, "{api} does not get ready");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        self.watch(api);
         api.clone_into(&mut self.api.lock().unwrap());
     }
 

@@ -62,6 +62,7 @@ pub(crate) async fn hosts_are_listed_by_the_number_of_their_feeds(backend: &dyn 
     }
     store.block_hosts(&[HostKey::new("c.org:443")], Some(at(50))).await.unwrap();
     store.fold_counts().await.unwrap();
+    assert_eq!(store.count_hosts().await.unwrap(), 6);
     let (mut after, mut found) = (None, Vec::new());
     loop {
         let page = store.hosts(&HostQuery::by_feeds(after, 2), at(1)).await.unwrap();

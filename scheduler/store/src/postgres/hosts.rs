@@ -72,6 +72,12 @@ impl Hosts for PostgresStore {
         })
     }
 
+    async fn count_hosts(&self) -> Result<u64, StoreError> {
+        let count: i64 =
+            on_connection!(self, "count hosts", |on| sqlx::query_scalar(HostQuery::COUNT).fetch_one(on).await)?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
     async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
         if query.by_feeds {
             let (feeds, name) = query.place_by_feeds()?;

@@ -143,6 +143,14 @@ impl Hosts for SqliteStore {
         Ok(ended)
     }
 
+    async fn count_hosts(&self) -> Result<u64, StoreError> {
+        let count: i64 = sqlx::query_scalar(HostQuery::COUNT)
+            .fetch_one(&self.readers)
+            .await
+            .map_err(StoreError::on("count hosts"))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
     async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
         if query.by_feeds {
             let (feeds, name) = query.place_by_feeds()?;

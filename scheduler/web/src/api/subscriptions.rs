@@ -127,9 +127,8 @@ pub(crate) async fn list(
 }
 
 /// All subscriptions that the caller may see.
-pub(crate) async fn all(api: &Api) -> Result<Vec<SubscriptionView>, ApiError> {
-    let found = readable(api, 0, u32::try_from(MOST_SUBSCRIPTIONS).unwrap_or(u32::MAX)).await?;
-    Ok(found.into_iter().map(|it| view(api, it)).collect())
+pub(crate) async fn all(api: &Api) -> Result<Vec<Subscription>, ApiError> {
+    readable(api, 0, u32::try_from(MOST_SUBSCRIPTIONS).unwrap_or(u32::MAX)).await
 }
 
 /// At most so many subscriptions that the caller may see. There are some thousands at most.
@@ -294,7 +293,8 @@ async fn edited(api: &Api, id: i64, edit: EditSubscription) -> Result<Json<Subsc
     Ok(Json(SubscriptionView { secret: secret.map(|secret| secret.reveal()), ..view(api, changed) }))
 }
 
-fn view(api: &Api, subscription: Subscription) -> SubscriptionView {
+/// The subscription as the API shows it.
+pub(crate) fn view(api: &Api, subscription: Subscription) -> SubscriptionView {
     SubscriptionView::of(subscription, &api.ops.secrets, api.ops.clock.now())
 }
 

@@ -23,7 +23,7 @@ use crate::request::{Body, Params, explained, fields};
 use crate::state::{Api, State};
 use scheduler::ops::hosts::HostState;
 use scheduler::wire::HostView;
-use store::HostQuery;
+use store::{HostQuery, Page};
 
 /// Hosts on a page.
 const USUAL: u32 = 100;
@@ -38,6 +38,8 @@ struct HostsPage {
     troubled: Vec<Row>,
     more_troubled: usize,
     rows: Vec<Row>,
+    /// The number of hosts with feeds; empty behind the first page.
+    count: String,
     paging: Paging,
 }
 
@@ -85,8 +87,17 @@ pub(super) async fn list(
     let order = if by_feeds { "sort=feeds" } else { "" };
     let paging = Paging::new("hosts", order, params.earlier.as_deref(), params.after.as_deref(), page.next.as_deref());
     let (troubled, more_troubled) = if first { troubled(&api, frame.now).await? } else { (Vec::new(), 0) };
+    let count = if first { counted(&api, &page).await? } else { String::new() };
     let rows = page.items.into_iter().map(|state| row(state, frame.now)).collect();
-    answer(StatusCode::OK, &HostsPage { frame: frame.around("hosts"), by_feeds, troubled, more_troubled, rows, paging })
+    let frame = frame.around("hosts");
+    answer(StatusCode::OK, &HostsPage { frame, by_feeds, troubled, more_troubled, rows, count, paging })
+}
+
+/// How many hosts have feeds; empty as long as new ones are not counted.
+async fn counted(api: &Api, first: &Page<HostState>) -> Result<String, ApiError> {
+    let shown = first.items.iter().filter(|host| host.row.feeds > 0).count() as u64;
+    let all = if first.next.is_none() { shown } else { api.ops.store.count_hosts().await? };
+    Ok(if all < shown { String::new() } else { words::counted(all, "host", "hosts") })
 }
 
 /// Hosts that are held, blocked, or refuse us: some of them, and the number of the others.

@@ -24,7 +24,7 @@ use crate::listing::named;
 use crate::request::{Body, Params, fields, parsed};
 use crate::state::{Api, State};
 use scheduler::delivery::view::SubscriptionView;
-use store::{Delivery, DeliveryFormat, SubscriptionState};
+use store::{Delivery, DeliveryFormat, Subscription, SubscriptionState};
 
 #[derive(Template)]
 #[template(path = "pages/subscriptions.html")]
@@ -54,15 +54,16 @@ common::named! {
 }
 
 impl Order {
-    fn sort(self, views: &mut [SubscriptionView]) {
+    fn sort(self, all: &mut [Subscription]) {
         match self {
             Order::Id => {}
-            Order::Target => views.sort_by(|one, other| one.target.cmp(&other.target)),
+            Order::Target => all.sort_by(|one, other| one.wish.target.cmp(&other.wish.target)),
             Order::State => {
-                views.sort_by_key(|view| Reverse((view.state == SubscriptionState::Disabled, view.failures)));
+                all.sort_by_key(|it| Reverse((it.state == SubscriptionState::Disabled, it.progress.failures)));
             }
-            Order::Lag => views.sort_by(|one, other| other.lag.total_cmp(&one.lag)),
-            Order::Delivered => views.sort_by_key(|view| Reverse(view.delivered)),
+            // Those for which nothing waits come last.
+            Order::Lag => all.sort_by_key(|it| it.progress.waiting_since.unwrap_or(Timestamp::MAX)),
+            Order::Delivered => all.sort_by_key(|it| Reverse(it.progress.delivered)),
         }
     }
 }
@@ -129,16 +130,17 @@ async fn as_added(api: Api, params: &PageParams) -> Result<Part, ApiError> {
 /// Reads all subscriptions: what they are sorted by changes with each delivery, so that no index has it.
 async fn sorted(api: &Api, sort: Order, params: &PageParams) -> Result<Part, ApiError> {
     let before: usize = parsed("after", params.after.as_deref(), "a number of subscriptions")?.unwrap_or(0);
-    let mut views = subscriptions::all(api).await?;
-    sort.sort(&mut views);
-    let all = views.len();
+    let mut found = subscriptions::all(api).await?;
+    sort.sort(&mut found);
+    let all = found.len();
     let page = |before: usize| format!("subscriptions?sort={sort}&after={before}");
     let paging = Paging {
         first: (before > 0).then(|| page(0)),
         previous: (before > 0).then(|| page(before.saturating_sub(USUAL))),
         next: before.checked_add(USUAL).filter(|next| *next < all).map(page),
     };
-    Ok((views.into_iter().skip(before).take(USUAL).collect(), counted(all), paging))
+    let page = found.into_iter().skip(before).take(USUAL);
+    Ok((page.map(|it| subscriptions::view(api, it)).collect(), counted(all), paging))
 }
 
 fn counted(subscriptions: usize) -> String {
