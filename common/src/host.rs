@@ -90,6 +90,8 @@ pub struct HostRule {
     #[serde(with = "optional_text", skip_serializing_if = "Option::is_none")]
     pub interval: Option<Duration>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor_by_consent: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub user_agent: Option<String>,
     pub soft_statuses: Vec<u16>,
     #[serde(with = "optional_text", skip_serializing_if = "Option::is_none")]

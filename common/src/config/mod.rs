@@ -131,6 +131,7 @@ pub struct PolicyConfig {
     pub mode: PolicyMode,
     #[serde(with = "text")]
     pub min_interval: Duration,
+    pub floor_by_consent: bool,
     #[serde(with = "text")]
     pub default_interval: Duration,
     #[serde(with = "text")]

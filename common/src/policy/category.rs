@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::plan::{Plan, scaled};
-use super::{Policy, Rule, Subject, adaptive};
+use super::{Policy, Rule, Subject, adaptive, consent};
 use crate::calm::{Window, calm_subscribers, next_window};
 use crate::config::{PolicyConfig, PolicyMode};
 use crate::policy::{Audience, Category};
@@ -72,9 +72,19 @@ pub fn sla_unmet(audience: &Audience, last_polled: Timestamp, next_due: Timestam
 }
 
 /// Applies rule 1: the interval before any other rule, and our own floors under it.
-pub(super) fn base(subject: &Subject<'_>, category: Category, polled: Timestamp, policy: &Policy<'_>) -> Plan {
+pub(super) fn base(
+    subject: &Subject<'_>,
+    category: Category,
+    polled: Timestamp,
+    fresh_for: Option<Duration>,
+    policy: &Policy<'_>,
+) -> Plan {
     let config = policy.config;
-    let (rule, interval) = own_interval(subject, category, polled, policy);
+    let shortest = match category {
+        Category::A => config.min_interval.min(config.category.a.interval),
+        _ => consent::shortest(subject, fresh_for, config),
+    };
+    let (rule, interval) = own_interval(subject, category, polled, shortest, policy);
     let window = calm_window(subject, interval, polled, policy.load);
     let mut plan = match window {
         Some(window) => Plan::new(polled, Rule::Calm, window.start.since(polled)),
@@ -84,12 +94,11 @@ pub(super) fn base(subject: &Subject<'_>, category: Category, polled: Timestamp,
     if let Some(interval) = subject.host_interval {
         plan.at_least(Rule::HostInterval, interval);
     }
-    let shortest = match category {
-        Category::A => config.min_interval.min(config.category.a.interval),
-        _ => config.min_interval,
-    };
     plan.at_least(Rule::MinInterval, shortest);
-    plan.least = adaptive_bounds(subject, config).0;
+    if category != Category::A {
+        plan.retry_floor = plan.retry_floor.max(config.min_interval);
+    }
+    plan.least = adaptive_bounds(subject, shortest, config).0;
     plan
 }
 
@@ -105,7 +114,13 @@ fn calm_window(subject: &Subject<'_>, interval: Duration, polled: Timestamp, loa
     (audience.subscribers == 0 || polled.after(interval) >= window.end()).then_some(window)
 }
 
-fn own_interval(subject: &Subject<'_>, category: Category, polled: Timestamp, policy: &Policy<'_>) -> (Rule, Duration) {
+fn own_interval(
+    subject: &Subject<'_>,
+    category: Category,
+    polled: Timestamp,
+    shortest: Duration,
+    policy: &Policy<'_>,
+) -> (Rule, Duration) {
     let Policy { config, load, .. } = *policy;
     let audience = &subject.audience;
     if let Some(interval) = audience.interval {
@@ -121,7 +136,7 @@ fn own_interval(subject: &Subject<'_>, category: Category, polled: Timestamp, po
         (_, Category::A, _) => (Rule::Category, config.category.a.interval),
         (PolicyMode::Classes, _, Some(interval)) => (Rule::HostInterval, interval),
         (PolicyMode::Classes, ..) => (Rule::Category, class_interval(subject, load, config)),
-        (PolicyMode::Adaptive, ..) => (Rule::Adaptive, adaptive_interval(subject, polled, policy)),
+        (PolicyMode::Adaptive, ..) => (Rule::Adaptive, adaptive_interval(subject, polled, shortest, policy)),
     }
 }
 
@@ -142,19 +157,21 @@ fn class_interval(subject: &Subject<'_>, load: f64, config: &PolicyConfig) -> Du
 }
 
 /// Returns the interval after which the expected waiting is worth a poll, within the category's bounds.
-fn adaptive_interval(subject: &Subject<'_>, polled: Timestamp, policy: &Policy<'_>) -> Duration {
-    let (least, most) = adaptive_bounds(subject, policy.config);
+fn adaptive_interval(subject: &Subject<'_>, polled: Timestamp, shortest: Duration, policy: &Policy<'_>) -> Duration {
+    let (least, most) = adaptive_bounds(subject, shortest, policy.config);
     let weight = weight(&subject.audience);
     adaptive::interval(&subject.state.rhythm, polled, weight, policy.price, most).min(most).max(least)
 }
 
-/// Returns the shortest and the longest interval of the category in adaptive mode.
-fn adaptive_bounds(subject: &Subject<'_>, config: &PolicyConfig) -> (Duration, Duration) {
+/// Returns the shortest and the longest interval of the category in adaptive mode. A shortest one that is no longer than our
+/// own floor goes down with it to `shortest`.
+fn adaptive_bounds(subject: &Subject<'_>, shortest: Duration, config: &PolicyConfig) -> (Duration, Duration) {
     let categories = &config.category;
     let (b, c, d) = (&categories.b, &categories.c, &categories.d);
-    match natural(subject, subject.audience.subscribers) {
+    let (least, most) = match natural(subject, subject.audience.subscribers) {
         Category::A | Category::B => (b.min, b.max),
         Category::C | Category::F => (c.min, c.max),
         Category::D => (d.min, d.max),
-    }
+    };
+    (if least <= config.min_interval { least.min(shortest) } else { least }, most)
 }

@@ -192,7 +192,7 @@ pub(super) fn normal_plan(
     fresh_for: Option<Duration>,
     policy: &Policy<'_>,
 ) -> Plan {
-    let mut plan = base(subject, category, polled, policy);
+    let mut plan = base(subject, category, polled, fresh_for, policy);
     overflow::apply(&mut plan, &subject.state);
     hints::apply(&mut plan, &subject.state.hints, fresh_for, policy.config);
     cost::apply(&mut plan, &subject.state, category, policy.config);

@@ -16,6 +16,7 @@
 mod adaptive;
 mod added;
 mod category;
+mod consent;
 mod cost;
 mod decide;
 mod explain;
@@ -89,6 +90,8 @@ pub struct Subject<'a> {
     pub credentials: bool,
     /// The interval set for its host (category F).
     pub host_interval: Option<Duration>,
+    /// The host's `floor_by_consent`.
+    pub floor_by_consent: Option<bool>,
     /// HTTP statuses that count as transient on its host, such as 404.
     pub soft_statuses: &'a [u16],
     /// Other feeds of its host are answered by such a status at present.
@@ -110,6 +113,7 @@ impl<'a> Subject<'a> {
             calm: &[],
             credentials: false,
             host_interval: rule.and_then(|rule| rule.interval),
+            floor_by_consent: rule.and_then(|rule| rule.floor_by_consent),
             soft_statuses: rule.map_or(&[], |rule| &rule.soft_statuses),
             soft_alike: false,
             soft_for: rule.map_or(Duration::ZERO, HostRule::soft_for),

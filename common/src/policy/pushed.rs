@@ -23,7 +23,7 @@ pub(super) fn apply(
     let interval = if of_category == Category::A {
         let audience = Audience { sla: false, ..subject.audience };
         let natural = Subject { audience, ..*subject };
-        base(&natural, category(&natural), polled, policy).interval
+        base(&natural, category(&natural), polled, None, policy).interval
     } else {
         scaled(plan.interval, config.push_factor).min(config.stretch_ceiling)
     };

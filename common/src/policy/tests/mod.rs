@@ -4,6 +4,7 @@
 mod calm;
 mod categories;
 mod completeness;
+mod consent;
 mod even;
 mod failing;
 mod head_first;
