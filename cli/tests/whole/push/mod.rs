@@ -153,23 +153,39 @@ async fn subscribed(fleet: &mut Fleet, feeds: usize) {
         .await;
 }
 
-/// All entries, by id, with each time at which they were announced as new: events do not move when an entry is updated.
-async fn stored(fleet: &Fleet) -> HashMap<String, Vec<Timestamp>> {
-    let (mut entries, mut after) = (HashMap::<String, Vec<Timestamp>>::new(), 0);
-    loop {
-        let url = format!("{}/api/v1/events?kind=entry.new&after={after}&limit=1000", fleet.api);
-        // By default they are a stream.
-        let answer = fleet.client.get(url).header("accept", "application/json").send().await.unwrap();
-        let page: serde_json::Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
-        for event in page["items"].as_array().unwrap() {
-            let at = serde_json::from_value(event["at"].clone()).unwrap();
-            entries.entry(event["entry"]["id"].as_str().unwrap().to_owned()).or_default().push(at);
-        }
-        after = page["next"].as_i64().unwrap();
-        if page["items"].as_array().unwrap().is_empty() {
-            return entries;
+/// Entries as far as their events were read. Each event is read once, so that a test that waits takes no time from what it measures.
+#[derive(Default)]
+struct Stored {
+    /// By id, with each time at which they were announced as new: events do not move when an entry is updated.
+    entries: HashMap<String, Vec<Timestamp>>,
+    after: i64,
+}
+
+impl Stored {
+    /// Reads on to the end; returns the number of entries.
+    async fn read(&mut self, fleet: &Fleet) -> usize {
+        loop {
+            let url = format!("{}/api/v1/events?kind=entry.new&after={}&limit=1000", fleet.api, self.after);
+            // By default they are a stream.
+            let answer = fleet.client.get(url).header("accept", "application/json").send().await.unwrap();
+            let page: serde_json::Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+            for event in page["items"].as_array().unwrap() {
+                let at = serde_json::from_value(event["at"].clone()).unwrap();
+                self.entries.entry(event["entry"]["id"].as_str().unwrap().to_owned()).or_default().push(at);
+            }
+            self.after = page["next"].as_i64().unwrap();
+            if page["items"].as_array().unwrap().is_empty() {
+                return self.entries.len();
+            }
         }
     }
+}
+
+/// All entries, read anew.
+async fn stored(fleet: &Fleet) -> HashMap<String, Vec<Timestamp>> {
+    let mut stored = Stored::default();
+    stored.read(fleet).await;
+    stored.entries
 }
 
 /// Requests of the fleet to these paths since a number of the origin's log.
@@ -214,7 +230,7 @@ async fn stores_and_saves(hub_port: Port, start: impl AsyncFnOnce(&Port, &Origin
     add(&fleet, &origin, &paths).await;
     subscribed(&mut fleet, size.feeds).await;
 
-    let mut published: HashMap<String, Timestamp> = HashMap::new();
+    let (mut published, mut found) = (HashMap::<String, Timestamp>::new(), Stored::default());
     for update in 1..=size.updates {
         for path in &paths {
             let items = origin.publish(path, 1);
@@ -222,7 +238,7 @@ async fn stores_and_saves(hub_port: Port, start: impl AsyncFnOnce(&Port, &Origin
             hub.publish(&fleet.client, &origin.url(path)).await;
         }
         let expected = size.feeds * (2 + update);
-        fleet.wait_for("the update", async |fleet| (stored(fleet).await.len() >= expected).then_some(())).await;
+        fleet.wait_for("the update", async |fleet| (found.read(fleet).await >= expected).then_some(())).await;
     }
     let entries = stored(&fleet).await;
     assert_eq!(entries.len(), size.feeds * (2 + size.updates), "stored = sent");
