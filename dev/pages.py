@@ -33,7 +33,7 @@ LISTS = [
     "feeds?failure=dns", "feeds?failing=true", "feeds?label=harbour", "feeds?host=shared.example%3A443",
     "feeds?host=shared.example%3A443&sort=subscribers", "feeds?category=C&failure=dns&sort=subscribers",
     "entries", "entries?label=harbour", "entries?category=A", "entries?host=shared.example%3A443", "entries?language=en",
-    "hosts", "audit", "requeues", "subscriptions", "entries.atom", "entries.json",
+    "hosts", "hosts?sort=feeds", "audit", "requeues", "subscriptions", "entries.atom", "entries.json",
 ]
 SEARCHES = [
     "feeds?q=feed-7777", "feeds?q=wombat", "feeds?q=https", "feeds?q=journal", "feeds?q=great+7", "feeds?q=ed", "feeds?q=qz",
