@@ -45,7 +45,7 @@ impl Ledger {
     /// Writes that a change is about to be made; its line's number comes.
     pub(super) fn begin(self: &Arc<Self>, change: Audited) -> oneshot::Receiver<Result<i64, Unwritten>> {
         let (sender, begun) = oneshot::channel();
-        if let Err(Write::Begin(_, sender)) = self.add(Write::Begin(change, sender)) {
+        if let Some(Write::Begin(_, sender)) = self.add(Write::Begin(change, sender)) {
             let _ = sender.send(Err(Unwritten("too many changes wait for the audit".to_owned())));
         }
         begun
@@ -54,7 +54,7 @@ impl Ledger {
     /// Writes what became of a change, once. The receiver hears when that has been tried.
     pub(super) fn end(self: &Arc<Self>, id: Option<i64>, change: Audited) -> oneshot::Receiver<()> {
         let (sender, ended) = oneshot::channel();
-        if self.add(Write::End(id, change, sender)).is_err() {
+        if self.add(Write::End(id, change, sender)).is_some() {
             tracing::error!(
                 "the audit lacks the outcome of a change, because too many wait; the log has it (target audit)"
             );
@@ -63,16 +63,16 @@ impl Ledger {
     }
 
     /// Hands the line back when too many wait.
-    fn add(self: &Arc<Self>, line: Write) -> Result<(), Write> {
+    fn add(self: &Arc<Self>, line: Write) -> Option<Write> {
         let mut waiting = common::lock(&self.waiting);
         if waiting.lines.len() >= WAITING {
-            return Err(line);
+            return Some(line);
         }
         waiting.lines.push(line);
         if !std::mem::replace(&mut waiting.is_writing, true) {
             tokio::spawn(Arc::clone(self).write_all());
         }
-        Ok(())
+        None
     }
 
     async fn write_all(self: Arc<Self>) {
