@@ -139,7 +139,7 @@ pub(crate) async fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
         return print_watched(&histories, &settings.policy, args.json);
     }
     if args.own {
-        return own::run(&histories, args, &settings);
+        return own::run(&histories, args.days, &args.settings, args.json);
     }
     let samples = args.seed.0.iter().map(|seed| sample(&histories, &Recipe { seed: *seed, ..recipe }));
     let samples = samples.collect::<Option<Vec<_>>>().ok_or_else(|| too_short(args.days))?;

@@ -9,8 +9,8 @@ use load_tests::simulate::histories::Series;
 use load_tests::simulate::{Figures, OfHost, Own};
 use serde::Serialize;
 
-use super::SimulateArgs;
 use crate::output;
+use crate::settings::SettingsArgs;
 use crate::usage::Usage;
 
 /// The fleet as it is configured, and as it would be with `--set`.
@@ -21,17 +21,18 @@ struct Outcome {
     changed: Option<Own>,
 }
 
-pub(super) fn run(histories: &[Series], args: &SimulateArgs, settings: &Config) -> anyhow::Result<ExitCode> {
+/// Runs the last days of the histories under the configuration of `settings`, and under the same without `--set`.
+pub(super) fn run(histories: &[Series], days: u32, settings: &SettingsArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let simulated = |config: &Config| {
         let rules = HostRules::new(config.host.clone(), config.host_rule.iter().cloned());
-        Own::run(histories, &rules, &config.policy, args.days).ok_or_else(|| Usage("the file has no feeds".to_owned()))
+        Own::run(histories, &rules, &config.policy, days).ok_or_else(|| Usage("the file has no feeds".to_owned()))
     };
-    let last = simulated(settings)?;
-    let outcome = match args.settings.without_set() {
+    let last = simulated(&settings.load(&[])?.config)?;
+    let outcome = match settings.without_set() {
         None => Outcome { now: last, changed: None },
         Some(without) => Outcome { now: simulated(&without.load(&[])?.config)?, changed: Some(last) },
     };
-    if args.json {
+    if as_json {
         output::json(&outcome)?;
     } else {
         print(&outcome)?;
