@@ -70,13 +70,13 @@ pub(crate) struct SimulateArgs {
     #[command(flatten)]
     settings: SettingsArgs,
     /// Runs all feeds on one clock, under feedfleet: how even the minutes are, how fast decisions
-    #[arg(long, conflicts_with_all = ["policy", "goals", "plot", "fault"])]
+    #[arg(long, conflicts_with_all = ["policy", "goals", "plot", "fault", "set"])]
     crowd: bool,
     /// With --crowd: what a poll costs, in subscriber-hours [default: the configuration's]
     #[arg(long, value_name = "HOURS", requires = "crowd")]
     price: Option<f64>,
     /// One fleet, and what befalls it after a day: outage, hosts (6 h), capacity (halved), none
-    #[arg(long, hide_possible_values = true, conflicts_with_all = ["policy", "goals", "plot"])]
+    #[arg(long, hide_possible_values = true, conflicts_with_all = ["policy", "goals", "plot", "set"])]
     fault: Option<Fault>,
     /// With --fault: hours to simulate after it begins
     #[arg(long, value_name = "N", default_value_t = 24, requires = "fault")]

@@ -87,6 +87,7 @@ fn mistakes_are_said() {
         assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{flags:?}");
         assert!(ran.err.contains(said), "{flags:?}: {}", ran.err);
     };
+    refused(&["--crowd", "--set", "policy.price=2"], "cannot be used with");
     refused(&["--policy", "guess"], "no such policy; there are feedfleet, newsgator, fixed");
     refused(&["--budget", "0"], "a budget is a fraction of newsgator's polls");
     refused(&["--seed", "x"], "seeds are whole numbers, such as 1 or 1,2 or 1-5");

@@ -163,8 +163,8 @@ fn adaptive_interval(subject: &Subject<'_>, polled: Timestamp, shortest: Duratio
     adaptive::interval(&subject.state.rhythm, polled, weight, policy.price, most).min(most).max(least)
 }
 
-/// Returns the shortest and the longest interval of the category in adaptive mode. A shortest one that is no longer than our
-/// own floor goes down with it to `shortest`.
+/// Returns the shortest and the longest interval of the category in adaptive mode. If the configured shortest interval is at
+/// most `min_interval`, it is lowered to `shortest` where a publisher consents to that.
 fn adaptive_bounds(subject: &Subject<'_>, shortest: Duration, config: &PolicyConfig) -> (Duration, Duration) {
     let categories = &config.category;
     let (b, c, d) = (&categories.b, &categories.c, &categories.d);

@@ -109,7 +109,7 @@ impl Hub {
         let config = config(&port.address()).replace(&format!("\"{}s\"", INTERVAL.as_secs()), "\"500ms\"");
         let config = config.replace("min_interval = \"1s\"", "min_interval = \"500ms\"");
         let config = config.replace("secret_over_http = true", "websub = false");
-        // All feeds are updated at the same moment, and one host is told of all of them: with the usual gap of 20 ms that takes 4 s.
+        // All feeds change at the same moment, and their pushes go to one host. With the default gap of 20 ms, 200 of them take 4 s.
         let config = format!("{config}[delivery]\nhub = \"known\"\nhub_lease_min = \"1s\"\ntarget_gap = \"2ms\"\n");
         let home = Home::with_fetch(&config, &format!("user_agent_url = \"{HUBS_AGENT}\"\n"));
         let hub = home.start_at(&port.address(), &[]);
@@ -182,7 +182,7 @@ impl Stored {
     }
 }
 
-/// All entries, read anew.
+/// Reads all entries from the first one on.
 async fn stored(fleet: &Fleet) -> HashMap<String, Vec<Timestamp>> {
     let mut stored = Stored::default();
     stored.read(fleet).await;

@@ -18,9 +18,8 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use store::{AuditOutcome, Audited};
-use tokio::sync::oneshot;
 
-use self::ledger::Unwritten;
+use self::ledger::{Begun, Unwritten};
 use crate::error::ApiError;
 use crate::session::{Caller, NOBODY};
 use crate::state::Api;
@@ -106,7 +105,7 @@ struct Line {
     /// Its number in the store.
     id: Option<i64>,
     /// Brings that number.
-    begun: Option<oneshot::Receiver<Result<i64, Unwritten>>>,
+    begun: Option<Begun>,
     /// Whether it is to be stored, and is not yet as it is.
     is_stored: bool,
     began: Instant,
@@ -145,14 +144,20 @@ impl Line {
             return Ok(());
         }
         let begun = self.api.ledger.begin(self.change.clone());
+        let late = || "the audit could not be written in time".to_owned();
         let refused = match tokio::time::timeout(PATIENCE, self.begun.insert(begun)).await {
-            Ok(Ok(Ok(id))) => {
+            Ok(heard) => {
                 self.begun = None;
-                self.id = Some(id);
-                return Ok(());
+                match heard {
+                    Ok(Ok(id)) => {
+                        self.id = Some(id);
+                        return Ok(());
+                    }
+                    Ok(Err(Unwritten(why))) => why,
+                    Err(_) => late(),
+                }
             }
-            Ok(Ok(Err(Unwritten(why)))) => why,
-            Ok(Err(_)) | Err(_) => "the audit could not be written in time".to_owned(),
+            Err(_) => late(),
         };
         // A change that cannot be recorded is not made.
         let message = format!("{refused}; nothing was changed; try again");
@@ -197,6 +202,12 @@ impl Line {
 
     /// Stores what became of the change, once, whether or not the caller waits for it.
     async fn store(&mut self) {
+        // It was refused because its line was late. That line may still be written.
+        if let Some(begun) = self.begun.take()
+            && std::mem::take(&mut self.is_stored)
+        {
+            self.api.ledger.end_when_begun(begun, self.change.clone());
+        }
         if std::mem::take(&mut self.is_stored) {
             let ended = self.api.ledger.end(self.id, self.change.clone());
             let _ = tokio::time::timeout(PATIENCE, ended).await;

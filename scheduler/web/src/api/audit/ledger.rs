@@ -33,6 +33,9 @@ enum Write {
     End(Option<i64>, Audited, oneshot::Sender<()>),
 }
 
+/// Brings the number of a line.
+pub(super) type Begun = oneshot::Receiver<Result<i64, Unwritten>>;
+
 /// Why a line was not written. The cause is in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unwritten(pub(super) String);
@@ -43,7 +46,7 @@ impl Ledger {
     }
 
     /// Writes that a change is about to be made; its line's number comes.
-    pub(super) fn begin(self: &Arc<Self>, change: Audited) -> oneshot::Receiver<Result<i64, Unwritten>> {
+    pub(super) fn begin(self: &Arc<Self>, change: Audited) -> Begun {
         let (sender, begun) = oneshot::channel();
         if let Some(Write::Begin(_, sender)) = self.add(Write::Begin(change, sender)) {
             let _ = sender.send(Err(Unwritten("too many changes wait for the audit".to_owned())));
@@ -60,6 +63,16 @@ impl Ledger {
             );
         }
         ended
+    }
+
+    /// Writes what became of a change whose line is still to be written, once that has its number: it has one line.
+    pub(super) fn end_when_begun(self: &Arc<Self>, begun: Begun, change: Audited) {
+        let ledger = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Ok(Ok(id)) = begun.await {
+                ledger.end(Some(id), change);
+            }
+        });
     }
 
     /// Hands the line back when too many wait.
@@ -133,7 +146,7 @@ mod tests {
     use std::sync::Arc;
 
     use common::time::Timestamp;
-    use store::{AuditOutcome, AuditPage, Audited};
+    use store::{AuditLine, AuditOutcome, AuditPage, Audited};
 
     use super::{BATCH, Ledger, Unwritten, WAITING};
     use crate::testing::Fleet;
@@ -182,6 +195,21 @@ mod tests {
         expected.push(done(1_000));
         let lines = fleet.ops.store.audit(AuditPage::Newest, 1_000).await.unwrap();
         assert_eq!(lines.into_iter().rev().map(|line| line.change).collect::<Vec<_>>(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_change_that_was_refused_before_its_line_was_written_has_one_line() {
+        let fleet = Fleet::new().await;
+        let ledger = Arc::new(Ledger::new(fleet.ops.store.clone()));
+        let failed = Audited { outcome: AuditOutcome::Failed, status: 503, ..change(1) };
+        let begun = ledger.begin(change(1));
+        ledger.end_when_begun(begun, failed.clone());
+        let mut lines = Vec::new();
+        while lines.iter().all(|line: &AuditLine| line.change.outcome == AuditOutcome::InProgress) {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            lines = fleet.ops.store.audit(AuditPage::Newest, 9).await.unwrap();
+        }
+        assert_eq!(lines.into_iter().map(|line| line.change).collect::<Vec<_>>(), [failed]);
     }
 
     #[tokio::test]
