@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::servers;
 use super::{
     ApiConfig, CategoriesConfig, Config, DeliveryConfig, FailingConfig, FetchConfig, HubAccess, PenaltyConfig,
-    PolicyConfig, SchedulerConfig,
+    PolicyConfig, SchedulerConfig, ServerConfig,
 };
 use crate::host::HostRule;
 use crate::labels::read_labels;
@@ -105,17 +105,24 @@ impl Config {
         let known = ["sqlite:", "postgres:", "postgresql:"].iter().any(|scheme| self.store.url.starts_with(scheme));
         refusals.require(known, "store.url", || "must be sqlite://PATH, sqlite::memory: or postgres://..".into());
         if known && self.store.url.starts_with("postgres") {
-            refusals.unless("store.url", servers::postgres(&self.store.url));
+            refusals.unless("store.url", self.store.urls().iter().find_map(|url| servers::postgres(url)));
         }
         let of_redis: fn(&str) -> Option<String> = servers::redis;
-        for (key, url, schemes, fault) in [
-            ("schedule.url", &self.schedule.url, ["redis:", "rediss:"], of_redis),
-            ("gate.url", &self.gate.url, ["redis:", "rediss:"], of_redis),
-            ("queue.url", &self.queue.url, ["amqp:", "amqps:"], servers::rabbitmq),
+        let schedule = self.schedule.server();
+        for (key, server, schemes, fault) in [
+            ("schedule.url", &schedule, ["redis:", "rediss:"], of_redis),
+            ("gate.url", &self.gate, ["redis:", "rediss:"], of_redis),
+            ("queue.url", &self.queue, ["amqp:", "amqps:"], servers::rabbitmq),
         ] {
-            let of_server = schemes.iter().any(|scheme| url.starts_with(scheme));
-            refusals.require(of_server || url == "memory:", key, || format!("must be memory: or {}//..", schemes[0]));
-            refusals.unless(key, of_server.then(|| fault(url)).flatten());
+            let of_server = schemes.iter().any(|scheme| server.url.starts_with(scheme));
+            let of_memory = server.url == "memory:";
+            refusals.require(of_server || of_memory, key, || format!("must be memory: or {}//..", schemes[0]));
+            refusals.unless(key, server.urls().iter().filter(|_| of_server).find_map(|url| fault(url)));
+        }
+        for (section, server) in
+            [("store", &self.store), ("schedule", &schedule), ("gate", &self.gate), ("queue", &self.queue)]
+        {
+            check_files(section, server, refusals);
         }
         refusals.at_least("schedule.shards", self.schedule.shards.into(), 1);
     }
@@ -442,4 +449,15 @@ fn check_api(api: &ApiConfig, refusals: &mut Refusals) {
             format!("hold \"{}\", whose token another one has too", token.name)
         });
     }
+}
+/// A certificate without its key, or files beside a server without TLS, are mistakes.
+fn check_files(section: &str, server: &ServerConfig, refusals: &mut Refusals) {
+    let pair = server.client_cert.is_empty() == server.client_key.is_empty();
+    refusals
+        .require(pair, &format!("{section}.client_cert"), || format!("must be set together with {section}.client_key"));
+    let named = [&server.ca_file, &server.client_cert].iter().any(|file| !file.is_empty());
+    let plain = ["redis:", "redis-", "amqp:", "memory:", "sqlite:"].iter().any(|scheme| server.url.starts_with(scheme));
+    refusals.require(!(named && plain), &format!("{section}.ca_file"), || {
+        format!("needs TLS: {section}.url must begin with rediss:, rediss-, amqps: or postgres:")
+    });
 }

@@ -10,6 +10,7 @@ use toml::{Table, Value};
 
 use super::check::host_rule_key;
 use super::error::{ConfigError, Problem, Source};
+use super::server::hosts_of;
 use super::{Config, DEFAULT_TOML, HostRule, default_table};
 use crate::suggest::{field_names, nearest};
 
@@ -383,6 +384,12 @@ fn masked(key: &str, value: Value) -> Value {
 /// Returns a URL to show: its passwords, before the host or in the query, as stars; all of one that has no
 /// host and may hold a password.
 pub fn without_password(text: &str) -> String {
+    // The form with several hosts is not one that can be parsed.
+    if let Some((before, hosts, after)) = hosts_of(text)
+        && hosts.len() > 1
+    {
+        return without_password(&format!("{before}hosts{after}")).replacen("hosts", &hosts.join(","), 1);
+    }
     let parsed = url::Url::parse(text).ok().filter(url::Url::has_host);
     let Some(mut url) = parsed else {
         let may_hold_one = text.contains('@') || text.contains('?');

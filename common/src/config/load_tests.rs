@@ -331,6 +331,7 @@ fn no_password_of_a_url_is_shown_wherever_it_stands() {
         ("postgres://h/db?pass%77ord=zzz", "postgres://h/db?password=***"),
         ("ann:zzz@h/db", "***"),
         ("//h?password=zzz", "***"),
+        ("amqp://ann:zzz@h1:5672,h2/v", "amqp://ann:***@h1:5672,h2/v"),
         ("sqlite://data/feedfleet.db", "sqlite://data/feedfleet.db"),
         ("memory:", "memory:"),
         ("", ""),

@@ -6,6 +6,7 @@
 mod check;
 mod error;
 mod load;
+mod server;
 mod servers;
 mod shared;
 
@@ -20,6 +21,7 @@ use toml::{Table, Value};
 pub use check::{Refusal, check_host_rule};
 pub use error::{ConfigError, Problem, Source};
 pub use load::{Loaded, Setting, load, without_password};
+pub use server::{ServerConfig, hosts_of};
 
 use crate::duration::text;
 use crate::host::{HostConfig, HostRule};
@@ -57,10 +59,10 @@ fn default_table() -> Result<Table, toml::de::Error> {
 #[serde(deny_unknown_fields)]
 pub struct Config {
     pub namespace: String,
-    pub store: StoreConfig,
+    pub store: ServerConfig,
     pub schedule: ScheduleConfig,
-    pub gate: GateConfig,
-    pub queue: QueueConfig,
+    pub gate: ServerConfig,
+    pub queue: ServerConfig,
     pub policy: PolicyConfig,
     pub fetch: FetchConfig,
     pub host: HostConfig,
@@ -85,33 +87,15 @@ pub fn defaults() -> Config {
     read.expect("the compiled-in defaults are tested")
 }
 
-/// `[store]`
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StoreConfig {
-    pub url: String,
-}
-
 /// `[schedule]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleConfig {
     pub url: String,
     pub shards: u16,
-}
-
-/// `[gate]`
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GateConfig {
-    pub url: String,
-}
-
-/// `[queue]`
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct QueueConfig {
-    pub url: String,
+    pub ca_file: String,
+    pub client_cert: String,
+    pub client_key: String,
 }
 
 /// How base intervals are found.
