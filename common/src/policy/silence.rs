@@ -11,24 +11,27 @@ use crate::time::Timestamp;
 /// Records what a document says about posts: the dates of its new entries between the last good poll and this one, or the time
 /// of this poll if they have no such date. The first document's dates are the history before.
 pub(super) fn observed(state: &mut PollState, before: &PollState, document: &Document, polled: Timestamp) {
-    let date = |entry: &Entry| entry.published.or(entry.updated);
     let Some(last) = before.last_success else {
-        // Most documents begin with the newest entry, some with the oldest. What is out of order counts as no pause.
-        let dates = || document.entries.iter().filter_map(date).filter(|at| *at <= polled);
-        let newest_last = dates().next() <= dates().next_back();
-        state.pauses = match newest_last {
-            true => dates().fold(Pauses::default(), Pauses::posted),
-            false => dates().rev().fold(Pauses::default(), Pauses::posted),
-        };
+        state.pauses = posted(Pauses::default(), document, |at| at <= polled).unwrap_or_default();
         return;
     };
     if document.new_entries == 0 {
         return;
     }
-    let dates = || document.entries.iter().filter_map(date).filter(|at| last < *at && *at <= polled);
-    let (first, newest) = (dates().min().unwrap_or(polled), dates().max().unwrap_or(polled));
-    state.pauses = state.pauses.posted(first).posted(newest);
+    let dated = posted(state.pauses, document, |at| last < at && at <= polled);
+    state.pauses = dated.unwrap_or_else(|| state.pauses.posted(polled));
     state.silent_since = None;
+}
+
+/// Returns the pauses after the posts of a document whose dates count; `None` if there is no such date. Most documents begin with the
+/// newest entry, some with the oldest. What is out of order counts as no pause.
+fn posted(pauses: Pauses, document: &Document, counts: impl Fn(Timestamp) -> bool) -> Option<Pauses> {
+    let date = |entry: &Entry| entry.published.or(entry.updated);
+    let dates = || document.entries.iter().filter_map(date).filter(|at| counts(*at));
+    Some(match dates().next()? <= dates().next_back()? {
+        true => dates().fold(pauses, Pauses::posted),
+        false => dates().rev().fold(pauses, Pauses::posted),
+    })
 }
 
 /// Returns the notice that a feed fell silent, after a good poll.

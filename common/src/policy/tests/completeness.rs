@@ -131,6 +131,23 @@ fn a_post_ends_the_silence_and_a_failure_begins_none() {
 }
 
 #[test]
+fn pauses_between_posts_that_one_poll_found_count() {
+    let polled = noon().after(DAY * 9);
+    let mut report = all_new(3, polled);
+    if let Outcome::Modified(document) = &mut report.outcome {
+        for (entry, day) in document.entries.iter_mut().zip([8, 7, 1]) {
+            entry.published = Some(noon().after(DAY * day));
+        }
+    }
+    let longest = |report: &FetchReport| ask(&daily(30), report, &plain()).state.pauses.longest().unwrap();
+    assert!(longest(&report) > DAY * 5, "six days, which fade a little");
+    if let Outcome::Modified(document) = &mut report.outcome {
+        document.entries.reverse();
+    }
+    assert!(longest(&report) > DAY * 5);
+}
+
+#[test]
 fn pauses_fade_and_come_back_equal_from_json() {
     let posts = (0..400).map(|day| noon().after(DAY * day));
     let vacation = Pauses::default().posted(noon().before(DAY * 40));
