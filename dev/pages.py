@@ -6,7 +6,7 @@
 Fills a store with PAGES_FEEDS feeds (a million) and PAGES_ENTRIES entries (ten million), starts PROGRAM on it with all polling
 paused, and requests each page PAGES_CALLS times (200), one after the other; lists page after page. Prints the median and the 99th
 percentile in milliseconds, and how many requests took longer than 50 ms, or 100 ms for searches. Exits with 1 if a page's 99th
-percentile is longer. Uses SQLite, or, if the environment contains the servers of `dev/services env`, a scheduler on PostgreSQL.
+percentile is longer. PAGES_STORE=FILE keeps the filled SQLite store in FILE, and uses it as it is if it exists. Uses SQLite, or, if the environment contains the servers of `dev/services env`, a scheduler on PostgreSQL.
 """
 import html
 import http.client
@@ -25,6 +25,7 @@ from fleet import Fleet, has_servers
 FEEDS = int(os.environ.get("PAGES_FEEDS", "1000000"))
 ENTRIES = int(os.environ.get("PAGES_ENTRIES", "10000000"))
 CALLS = int(os.environ.get("PAGES_CALLS", "200"))
+KEPT = os.environ.get("PAGES_STORE")
 PAGE, SEARCH = 50, 100
 # Lists are followed for this many pages, and then from the beginning again.
 DEPTH = 20
@@ -99,14 +100,19 @@ def main():
     cluster = has_servers()
 
     def fill(fleet):
-        place = [os.path.join(fleet.data, "feedfleet.db")]
-        if cluster:
-            place = [os.environ["FEEDFLEET_STORE__URL"], fleet.namespace]
+        file = os.path.join(fleet.data, "feedfleet.db")
+        place = [os.environ["FEEDFLEET_STORE__URL"], fleet.namespace] if cluster else [file]
+        if KEPT and not cluster and os.path.exists(KEPT):
+            # A second name of the same file: it is large, and pages change little of it.
+            os.link(KEPT, file)
+            return
         begun = time.monotonic()
         subprocess.run([store_bench, "fill", str(FEEDS), str(ENTRIES), *place], check=True)
         print(f"filled in {time.monotonic() - begun:.0f} s", flush=True)
+        if KEPT and not cluster:
+            os.link(file, KEPT)
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(KEPT) if KEPT else None) as folder:
         print(f"{FEEDS:,} feeds, {ENTRIES:,} entries, {'PostgreSQL' if cluster else 'SQLite'}", flush=True)
         fleet = Fleet(program, folder, "[api]\nstatus_per_minute = 1000000\n", cluster, ["scheduler"], fill)
         try:

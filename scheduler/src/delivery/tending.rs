@@ -94,7 +94,7 @@ async fn following(ops: &Ops, of: &Subscription, to: FeedId) -> Result<Option<Su
     // Events of the survivor since the merge are for this subscriber too.
     let merges =
         EventFilter { kinds: vec!["feed.moved".to_owned()], feed: of.wish.filter.feed, ..EventFilter::default() };
-    let last = EventQuery { filter: merges, newest: true, after: 0, limit: 1 };
+    let last = EventQuery { filter: merges, newest: true, limit: 1, ..EventQuery::default() };
     let merge = ops.store.find_events(&last).await?.items.first().map(|event| event.seq);
     let mut wish = of.wish.clone();
     wish.filter.feed = Some(to);

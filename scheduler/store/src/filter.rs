@@ -40,6 +40,8 @@ pub struct EventQuery {
     pub after: i64,
     /// The maximum number of items.
     pub limit: u32,
+    /// The maximum number of lines to look at, if fewer than usual: a short look ends soon.
+    pub look: Option<u32>,
 }
 
 /// Which entries and events match: those that meet all conditions that are set.
@@ -259,7 +261,8 @@ impl EventQuery {
     /// How many lines to read, of all feeds or only of the filter's: first a few, which suffice if many of them match, and then as
     /// many as a call looks at.
     pub(crate) fn scans(&self, reads_feed: bool) -> Vec<u32> {
-        let most = if self.filter.is_open(reads_feed) { self.limit } else { SCANNED.max(self.limit) };
+        let scanned = self.look.map_or(SCANNED, |look| look.min(SCANNED));
+        let most = if self.filter.is_open(reads_feed) { self.limit } else { scanned.max(self.limit) };
         let few = self.limit.saturating_mul(FEW_PER_ITEM).saturating_add(FEW);
         if few < most / 2 { vec![few, most] } else { vec![most] }
     }

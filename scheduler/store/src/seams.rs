@@ -199,7 +199,7 @@ pub trait Events: Send + Sync {
     /// The newest entries of one feed or of all, the newest first, at most `limit`.
     async fn newest_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError> {
         let filter = EventFilter { feed, ..EventFilter::default() };
-        let page = self.find_entries(&EventQuery { filter, newest: true, after: 0, limit }).await?;
+        let page = self.find_entries(&EventQuery { filter, newest: true, limit, ..EventQuery::default() }).await?;
         Ok(page.items)
     }
 

@@ -104,7 +104,8 @@ impl Chosen<'_> {
             Some("newest") => true,
             Some(_) => return Err(ApiError::bad("order must be oldest or newest")),
         };
-        Ok(EventQuery { filter: self.filter(api).await?, newest, after, limit: limit(self.limit, 100, 1000)? })
+        let (filter, limit) = (self.filter(api).await?, limit(self.limit, 100, 1000)?);
+        Ok(EventQuery { filter, newest, after, limit, look: None })
     }
 
     /// Reads the conditions.

@@ -220,11 +220,16 @@ impl Cluster {
 
     /// Starts a role and waits until it reports its address.
     pub(crate) fn start(&self, kind: Kind) -> Role {
+        self.start_as(kind, Path::new(env!("CARGO_BIN_EXE_feedfleet")))
+    }
+
+    /// The same with another build of the program.
+    pub(crate) fn start_as(&self, kind: Kind, program: &Path) -> Role {
         let name = match kind {
             Kind::Scheduler => "scheduler",
             Kind::Worker => "worker",
         };
-        let mut command = Command::new(env!("CARGO_BIN_EXE_feedfleet"));
+        let mut command = Command::new(program);
         command.args([name, "--config", "config.toml", "--listen", "127.0.0.1:0"]).current_dir(self.folder.path());
         command.env("FEEDFLEET_GATE__URL", &self.urls.redis).env("FEEDFLEET_QUEUE__URL", &self.urls.queue);
         if kind == Kind::Scheduler {

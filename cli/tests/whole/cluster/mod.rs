@@ -14,3 +14,4 @@ mod requeue;
 mod restarts;
 mod rules;
 mod shape;
+mod upgrades;

@@ -317,6 +317,12 @@ async fn a_requeue_is_tried_first_then_started_watched_and_cancelled() {
     );
     let (to, page) = send(&fleet, "/requeues/start", &filter).await;
     assert!(to == "/requeues?done=1" && page.contains("Requeue 1 is started.") && page.contains("0 of 3"), "{page}");
+    let (_, _, page) = fleet.call("GET", "/requeues?sort=rate", &[], "").await;
+    assert!(
+        page.contains("1 requeue<") && page.contains("aria-sort=\"descending\"><a href=\"./requeues?sort=rate\""),
+        "{page}"
+    );
+    assert_eq!(fleet.call("GET", "/requeues?sort=size", &[], "").await.0, 400);
     let (_, page) = send(&fleet, "/requeues/1/cancel", &[]).await;
     assert!(page.contains("The requeue is cancelled.") && page.contains("<td>cancelled</td>"), "{page}");
     assert_eq!(sent(&fleet, "/requeues/1/cancel", &[]).await.0, 409);

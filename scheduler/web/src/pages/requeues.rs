@@ -18,6 +18,7 @@ use super::words::{self, Moment};
 use crate::api::audit::{Subject, Who};
 use crate::api::requeue::{self, RequeueBody, RequeueId};
 use crate::error::ApiError;
+use crate::listing::named;
 use crate::request::{Params, fields};
 use crate::state::{Api, State};
 use scheduler::wire::RequeuedView;
@@ -28,10 +29,43 @@ use store::{Requeue, RequeueState};
 struct RequeuesPage {
     frame: Frame,
     rows: Vec<Row>,
+    count: String,
+    sort: Order,
     plan: Option<Plan>,
     /// What the form shows, by name.
     sent: Fields,
     done: String,
+}
+
+common::named! {
+    /// How the list is sorted.
+    Order {
+        /// The newest first.
+        Started = "started",
+        /// The ones of which the smallest share was woken first.
+        Progress = "progress",
+        /// The fastest first.
+        Rate = "rate",
+        /// Those that run first.
+        State = "state",
+    }
+}
+
+impl Order {
+    /// Sorts requeues that come with the newest first.
+    fn sort(self, all: &mut [Requeue]) {
+        match self {
+            Order::Started => {}
+            Order::Progress => all.sort_by(|one, other| share(one).total_cmp(&share(other))),
+            Order::Rate => all.sort_by(|one, other| other.rate.total_cmp(&one.rate)),
+            Order::State => all.sort_by_key(|requeue| (requeue.state != RequeueState::Running, requeue.state.as_str())),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "only compared")]
+fn share(requeue: &Requeue) -> f64 {
+    requeue.woken as f64 / requeue.queued.max(1) as f64
 }
 
 struct Row {
@@ -71,11 +105,18 @@ impl RequeuesPage {
     fn is_ticked(&self, name: &str) -> bool {
         self.sent.is_ticked(name)
     }
+
+    /// The direction of a column if the list is sorted by it.
+    fn sorted(&self, order: &str) -> Option<&'static str> {
+        let direction = if order == "progress" || order == "state" { "ascending" } else { "descending" };
+        (self.sort.as_str() == order).then_some(direction)
+    }
 }
 
 /// The parameters of `GET /requeues`.
 #[derive(Debug, Deserialize)]
 pub(super) struct RequeuesParams {
+    sort: Option<String>,
     done: Option<String>,
 }
 
@@ -91,13 +132,23 @@ pub(super) async fn page(
         Some((_, Ok(id))) => format!("Requeue {id} is started."),
         _ => String::new(),
     };
-    show(&api, frame, None, Fields::default(), done).await
+    let sort = named("sort", params.sort.as_deref(), &Order::ALL, Order::as_str)?.unwrap_or(Order::Started);
+    show(&api, frame, sort, None, Fields::default(), done).await
 }
 
-async fn show(api: &Api, frame: Frame, plan: Option<Plan>, sent: Fields, done: String) -> Result<Response, ApiError> {
-    let requeues = api.ops.store.requeues(false).await?;
-    let rows = requeues.iter().map(|requeue| row(requeue, frame.now)).collect();
-    answer(StatusCode::OK, &RequeuesPage { frame: frame.around("requeues"), rows, plan, sent, done })
+async fn show(
+    api: &Api,
+    frame: Frame,
+    sort: Order,
+    plan: Option<Plan>,
+    sent: Fields,
+    done: String,
+) -> Result<Response, ApiError> {
+    let mut requeues = api.ops.store.requeues(false).await?;
+    sort.sort(&mut requeues);
+    let rows: Vec<Row> = requeues.iter().map(|requeue| row(requeue, frame.now)).collect();
+    let count = words::counted(rows.len() as u64, "requeue", "requeues");
+    answer(StatusCode::OK, &RequeuesPage { frame: frame.around("requeues"), rows, count, sort, plan, sent, done })
 }
 
 fn row(requeue: &Requeue, now: Timestamp) -> Row {
@@ -166,7 +217,7 @@ pub(super) async fn plan(
 ) -> Result<Response, ApiError> {
     let view = requeue::requeue(&api, &who, body(&sent, true)?).await?;
     // The page lives at `/requeues/plan` now.
-    show(&api, frame, Some(planned(&view)), sent, String::new()).await
+    show(&api, frame, Order::Started, Some(planned(&view)), sent, String::new()).await
 }
 
 fn planned(view: &RequeuedView) -> Plan {

@@ -16,6 +16,8 @@ const MOST: u32 = 200;
 /// How long a page looks for entries that fit: pages are answered within 50 ms, searches for words within 100 ms.
 const LOOKS: Duration = Duration::from_millis(30);
 const SEARCHES: Duration = Duration::from_millis(70);
+/// Lines of one look: so few that their feeds are found in milliseconds, also where nothing of them is in memory.
+const LOOK: u32 = 500;
 
 parameters! {
     /// The parameters of the river. `after` and `before` continue with older and with newer entries than a number.
@@ -118,7 +120,7 @@ pub(crate) async fn page(api: &Api, params: &RiverParams, usual: u32) -> Result<
     }
     let limit = limit(params.limit.as_deref(), usual, MOST)?;
     let filter = params.conditions().filter(api).await?;
-    let newest = EventQuery { filter, newest: true, after, limit };
+    let newest = EventQuery { filter, newest: true, after, limit, look: Some(LOOK) };
     let turn = api.page_turn().await?;
     if before > 0 {
         let page = filled(api, EventQuery { newest: false, after: before, ..newest.clone() }).await?;
