@@ -156,3 +156,12 @@ fn pauses_fade_and_come_back_equal_from_json() {
     assert!(longest > DAY * 12 && longest < DAY * 15, "40 days, more than a year later: {longest:?}");
     assert_eq!(serde_json::from_str::<Pauses>(&serde_json::to_string(&pauses).unwrap()).unwrap(), pauses);
 }
+
+#[test]
+fn a_pause_of_a_feed_that_posts_often_fades_no_faster() {
+    let pause = Pauses::default().posted(noon()).posted(noon().after(HOUR * 4));
+    // A post every two hours for a month.
+    let pauses = (1..=360).fold(pause, |pauses, post| pauses.posted(noon().after(HOUR * (4 + 2 * post))));
+    let longest = pauses.longest().unwrap();
+    assert!(longest > MINUTE * 210 && longest < MINUTE * 230, "four hours, a month later: {longest:?}");
+}
