@@ -109,7 +109,11 @@ impl Links {
         clock: &Arc<dyn Clock>,
         metrics: &Arc<Metrics>,
     ) -> Option<Relay> {
-        let exchange = self.broker.as_ref()?.events();
+        let Some(broker) = &self.broker else {
+            metrics.relay_turn.set(1);
+            return None;
+        };
+        let exchange = broker.events();
         Some(Relay::new(Arc::clone(store), Box::new(exchange), Arc::clone(clock), Arc::clone(metrics)))
     }
 

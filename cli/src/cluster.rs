@@ -75,6 +75,7 @@ pub(crate) async fn scheduler(args: &SchedulerArgs) -> anyhow::Result<ExitCode> 
     let listener = bind(config.api.listen).await?;
     note!("feedfleet scheduler, API at http://{}", listener.local_addr()?);
     let metrics = Arc::new(Metrics::new());
+    metrics.ready.with_label_values(&["scheduler"]).set(0);
     let listener = listener.into_std()?;
     tokio::select! {
         store = wait_for_store(&config, &metrics, listener.try_clone()?) => {
@@ -127,10 +128,16 @@ async fn schedule(
             bail!("the API stopped unexpectedly");
         }
     }
-    tracing::info!("shutting down: claimed feeds are published, received reports are stored");
+    let drain = config.api.drain;
+    tracing::info!(
+        ?drain,
+        "shutting down: claimed feeds are published, received reports are stored, the API still answers"
+    );
     quiet.cancel();
     unless_signalled_again(async {
-        loops.await.context("the scheduler died")??;
+        // Not ready any more, it answers until nobody sends it requests.
+        let (ended, ()) = tokio::join!(&mut loops, tokio::time::sleep(drain));
+        ended.context("the scheduler died")??;
         stop.cancel();
         api.await.context("the API died")??;
         links.close(clock.now()).await;
@@ -177,7 +184,7 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
         jobs: Arc::clone(&links.jobs),
         reports: Arc::clone(&links.reports),
     };
-    tokio::spawn(watch_links(links.clone(), Arc::clone(&clock), quiet.clone()));
+    tokio::spawn(watch_links(links.clone(), Arc::clone(&clock), Arc::clone(&metrics), quiet.clone()));
     let mut fetching = {
         let quiet = quiet.clone();
         tokio::spawn(async move { worker.run(&quiet).await })
@@ -214,12 +221,13 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Logs why a worker cannot use its servers, once when that begins or changes, and once when it ends: a worker that is not
-/// ready gets no jobs, so nothing else in it would fail and be logged.
-async fn watch_links(links: Links, clock: Arc<dyn Clock>, stop: CancellationToken) {
+/// Shows in a metric whether a worker can use its servers, and logs why it cannot, once when that begins or changes, and once when it
+/// ends: a worker that is not ready gets no jobs, so nothing else in it would fail and be logged.
+async fn watch_links(links: Links, clock: Arc<dyn Clock>, metrics: Arc<Metrics>, stop: CancellationToken) {
     let mut known: Option<String> = None;
     while stop.run_until_cancelled(tokio::time::sleep(LINKS_CHECK)).await.is_some() {
         let now = links.check(&*clock).await.err();
+        metrics.ready.with_label_values(&["worker"]).set(i64::from(now.is_none()));
         if now == known {
             continue;
         }

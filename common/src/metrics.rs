@@ -159,6 +159,14 @@ pub struct Metrics {
     pub gate_open: IntGauge,
     /// 1 while feeds are due and nothing is polled, for no reason that is known.
     pub watchdog: IntGauge,
+    /// 1 while a process can do its work, by role: `scheduler`, `worker`. Only the process's own role is exported.
+    pub ready: IntGaugeVec,
+    /// 1 while this process passes events on to the exchange, or has no exchange to pass them on to.
+    pub relay_turn: IntGauge,
+    /// When what is older than its retention was last deleted, or when the deleting process started.
+    pub pruned_at: Gauge,
+    /// The maximum of polls per second, by [`policy.polls_per_second`](crate::config::PolicyConfig); 0 when there is none.
+    pub polls_limit: Gauge,
 }
 
 impl Default for Metrics {
@@ -305,6 +313,21 @@ impl Metrics {
                 "watchdog",
                 "1 while feeds have been due for several leases and no poll has ended, for no known reason; /healthz fails.",
             ),
+            ready: factory.gauges(
+                "ready",
+                "1 while the process can do its work (/readyz): its servers answer, and its clock agrees with theirs.",
+                &["role"],
+            ),
+            relay_turn: factory.gauge(
+                "relay_turn",
+                "1 in the scheduler that publishes events to the exchange, and in a fleet without an exchange.",
+            ),
+            pruned_at: factory.level(
+                "last_prune_timestamp_seconds",
+                "When a scheduler last deleted what is older than its retention, or when it started.",
+            ),
+            polls_limit: factory
+                .level("polls_limit_per_second", "policy.polls_per_second, the limit of the whole fleet; 0 for no limit."),
             registry: factory.0.clone(),
         }
     }

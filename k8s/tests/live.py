@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-from . import program
+from . import monitoring, program
 
 # Far more than a loaded machine needs.
 PATIENCE_SECONDS = 120
@@ -111,9 +111,11 @@ def prometheus(target: str) -> Iterator[Prometheus]:
     """Runs a Prometheus that has scraped `target` for ten seconds, once a second, labelled as in a cluster."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
-        config = pathlib.Path(folder) / "prometheus.yml"
+        config, rules = pathlib.Path(folder) / "prometheus.yml", pathlib.Path(folder) / "rules.yml"
+        rules.write_text(json.dumps(monitoring.ALERTS["spec"]))
         config.write_text(json.dumps({
-            "global": {"scrape_interval": "1s"},
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(rules)],
             "scrape_configs": [{
                 "job_name": "feedfleet/feedfleet",
                 "static_configs": [{"targets": [target.removeprefix("http://")],

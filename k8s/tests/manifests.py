@@ -40,7 +40,23 @@ def overlays() -> dict[str, list[Doc]]:
         found["prod with hpa"] = kustomize(prod.parent)
         prod.write_text(prod.read_text().replace("  - ../../components/ingress", "  - ../../components/ingress\n  - ../../components/signed-requests"))
         found["prod with hpa and signed requests"] = kustomize(prod.parent)
+    found["prod with gateway, certificates, a private registry and a digest"] = variant([
+        ("components/ingress", "components/gateway\n  - ../../components/private-ca\n  - ../../components/client-certificates"
+         "\n  - ../../components/pull-secret"),
+        ("newTag: 0.2.0", f"digest: sha256:{'0123456789abcdef' * 4}")])
+    found["prod with an own RabbitMQ"] = variant([("  - ../../components/rabbitmq-operator\n", "")])
     return found
+
+
+def variant(changes: list[tuple[str, str]], file: str = "overlays/prod/kustomization.yaml") -> list[Doc]:
+    """Renders overlays/prod with a file changed."""
+    with copied() as root:
+        text = (root / file).read_text()
+        for old, new in changes:
+            assert old in text, old
+            text = text.replace(old, new)
+        (root / file).write_text(text)
+        return kustomize(root / "overlays" / "prod")
 
 
 class copied:

@@ -9,14 +9,19 @@ from . import program
 from .manifests import (Doc, K8S, ROLES, container, matches, named, of_kind, pod, role, role_of, secret_references, selected,
                         title, workloads)
 
-# Secrets that both roles may read: the broker's user, and the key that signs requests.
-FOR_BOTH = {"feedfleet-rabbitmq-default-user", "feedfleet-bot-key"}
+# Secrets that both roles may read: the key that signs requests, and the authorities of the servers, which are public.
+FOR_BOTH = {"feedfleet-bot-key", "feedfleet-servers-ca"}
+# The keys of secrets by their type.
+KEYS_OF_TYPES = {"tls": {"tls.crt", "tls.key"}, "docker-registry": {".dockerconfigjson"}}
+# What the world may see: docs/operations.md lists the same paths.
+PUBLIC = {"/status", "/assets", "/ping", "/RPC2", "/websub", "/rsscloud", "/hub", "/.well-known/http-message-signatures-directory"}
 # Secrets that people create before `apply`, with the commands in k8s/README.md.
-GIVEN = re.compile(r"kubectl create secret \w+ ([\w-]+)(.*?)(?:\n\n|```)", re.DOTALL)
+GIVEN = re.compile(r"kubectl create secret ([\w-]+) ([\w-]+)(.*?)(?:\n\n|```|\n *kubectl)", re.DOTALL)
 
 
 def problems(docs: list[Doc]) -> list[str]:
-    checks = (selectors, references, secrets, addresses, environment, probes, stopping, hardening, resources, spreading, network, scaling)
+    checks = (selectors, references, secrets, users, addresses, environment, probes, stopping, hardening, resources, spreading, network,
+              scaling, versions, published, priorities)
     return [problem for check in checks for problem in check(docs)]
 
 
@@ -37,7 +42,7 @@ def selectors(docs: list[Doc]) -> list[str]:
                 if port["targetPort"] not in port_names(workload):
                     found.append(f"{title(service)}: {title(workload)} has no port {port['targetPort']}")
     for doc in of_kind(docs, "PodDisruptionBudget", "PodMonitor"):
-        if not selected(docs, doc["spec"]["selector"]):
+        if not selected(docs, doc["spec"]["selector"]) and not operator_run(docs, doc["spec"]["selector"]):
             found.append(f"{title(doc)} selects nothing")
     for policy in of_kind(docs, "NetworkPolicy"):
         if not selected(docs, policy["spec"]["podSelector"]) and not operator_run(docs, policy["spec"]["podSelector"]):
@@ -85,9 +90,10 @@ def references(docs: list[Doc]) -> list[str]:
         if pod(workload).get("automountServiceAccountToken") is not False:
             found.append(f"{title(workload)} is given a token of Kubernetes")
         image = container(workload)["image"]
+        digest = re.search(r"@sha256:[0-9a-f]{64}$", image)
         if ":" not in image.rsplit("/", 1)[-1] or image.endswith(":latest"):
             found.append(f"{title(workload)}: the image {image} has no version")
-        if role_of(workload) and not image.endswith(f":{program.workspace_version()}"):
+        if role_of(workload) and not digest and not image.endswith(f":{program.workspace_version()}"):
             found.append(f"{title(workload)}: the image {image} is not of this version, {program.workspace_version()}")
     for account in of_kind(docs, "ServiceAccount"):
         if account.get("automountServiceAccountToken") is not False:
@@ -100,13 +106,19 @@ def references(docs: list[Doc]) -> list[str]:
                     found.append(f"{title(ingress)}: there is no Service {service['name']}")
                 elif service["port"]["name"] not in {port["name"] for port in named(docs, "Service", service["name"])["spec"]["ports"]}:
                     found.append(f"{title(ingress)}: {service['name']} has no port {service['port']['name']}")
+    for route in of_kind(docs, "HTTPRoute"):
+        for backend in (backend for rule in route["spec"]["rules"] for backend in rule["backendRefs"]):
+            offered = {(doc["metadata"]["name"], port["port"]) for doc in of_kind(docs, "Service") for port in doc["spec"]["ports"]}
+            if (backend["name"], backend["port"]) not in offered:
+                found.append(f"{title(route)}: there is no Service {backend['name']} with port {backend['port']}")
     return found
 
 
 def secrets(docs: list[Doc]) -> list[str]:
     known = {doc["metadata"]["name"]: set(doc.get("stringData", {})) | set(doc.get("data", {})) for doc in of_kind(docs, "Secret")}
-    for cluster in of_kind(docs, "RabbitmqCluster"):
-        known[f"{cluster['metadata']['name']}-default-user"] = {"username", "password", "host", "port"}
+    for user in of_kind(docs, "User"):
+        # The topology operator writes them.
+        known[f"{user['metadata']['name']}-user-credentials"] = {"username", "password"}
     if not of_kind(docs, "Secret"):
         known |= given_by_hand()
     found = []
@@ -134,7 +146,31 @@ def secrets(docs: list[Doc]) -> list[str]:
 def given_by_hand() -> dict[str, set[str]]:
     """Returns the secrets that the README's commands create, with their keys."""
     commands = GIVEN.findall((K8S / "README.md").read_text())
-    return {name: set(re.findall(r"--from-(?:literal|file)=([\w.-]+)=", rest)) for name, rest in commands}
+    return {name: KEYS_OF_TYPES.get(kind, set()) | set(re.findall(r"--from-(?:literal|file)=([\w.-]+)=", rest))
+            for kind, name, rest in commands}
+
+
+def users(docs: list[Doc]) -> list[str]:
+    """Checks that each role has its own user of RabbitMQ, no administrator, and that a worker's can neither declare nor read reports."""
+    found = [f"{title(workload)} is given RabbitMQ's default user, an administrator" for workload in workloads(docs)
+             for name, _ in secret_references(workload) if name.endswith("-default-user")]
+    for user in of_kind(docs, "User"):
+        if user["spec"].get("tags"):
+            found.append(f"{title(user)} has the tags {user['spec']['tags']}")
+        owned = [doc for doc in of_kind(docs, "Permission") if doc["spec"].get("userReference", {}).get("name") == user["metadata"]["name"]]
+        if len(owned) != 1:
+            found.append(f"{title(user)} has {len(owned)} permissions")
+        for permission in owned if user["metadata"]["name"].endswith("-worker") else []:
+            patterns = permission["spec"]["permissions"]
+            if patterns.get("configure") != "^$":
+                found.append(f"{title(permission)} lets a worker declare")
+            for right, queue in (("read", "feedfleet.reports"), ("write", "feedfleet.jobs"), ("write", "amq.default"), ("read", "feedfleet.jobs.dead")):
+                if re.search(patterns.get(right, ""), queue):
+                    found.append(f"{title(permission)} lets a worker {right} {queue}")
+    names = {name: {secret for secret, key in secret_references(role(docs, name)) if key == "username"} for name in ROLES}
+    if names["scheduler"] & names["worker"]:
+        found.append("both roles use the same user of RabbitMQ")
+    return found
 
 
 # ------------------------------------------------------------------------------------------- which servers are spoken to
@@ -262,7 +298,8 @@ def probes(docs: list[Doc]) -> list[str]:
             found.append(f"{title(workload)} listens on {address}, where nobody reaches it")
         if port_names(workload).get("http") != int(port or 0):
             found.append(f"{title(workload)} listens on port {port}, but its port http is {port_names(workload).get('http')}")
-        for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        ready = "/readyz/api" if name == "scheduler" else "/readyz"
+        for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", ready)):
             asked = container(workload).get(probe, {}).get("httpGet", {})
             if asked.get("path") != path:
                 found.append(f"{title(workload)}: {probe} asks {asked.get('path')}, not {path}")
@@ -279,7 +316,16 @@ def stopping(docs: list[Doc]) -> list[str]:
     reports = seconds(program.grace_of_a_worker()) - seconds(program.configuration_of("")["fetch.timeout"])
     grace = pod(worker)["terminationGracePeriodSeconds"]
     needed = timeout + reports + 5
-    return [] if grace >= needed else [f"{title(worker)} has {grace} s to stop and needs {needed:g} s"]
+    found = [] if grace >= needed else [f"{title(worker)} has {grace} s to stop and needs {needed:g} s"]
+    scheduler = role(docs, "scheduler")
+    probe, drain = container(scheduler).get("readinessProbe", {}), seconds(effective(docs, scheduler)["api.drain"])
+    # Kubernetes removes the endpoint on deletion; other load balancers look at readiness.
+    if drain < probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3):
+        found.append(f"{title(scheduler)} drains for {drain:g} s, which is less than readiness takes to fail")
+    grace = pod(scheduler)["terminationGracePeriodSeconds"]
+    if grace < drain + 30:
+        found.append(f"{title(scheduler)} has {grace} s to stop and needs {drain + 30:g} s")
+    return found
 
 
 def seconds(text: str) -> float:
@@ -308,10 +354,15 @@ def hardening(docs: list[Doc]) -> list[str]:
 def resources(docs: list[Doc]) -> list[str]:
     found = []
     for workload in workloads(docs):
-        for part in ("requests", "limits"):
-            missing = {"cpu", "memory"} - set(container(workload).get("resources", {}).get(part, {}))
-            if missing:
+        # A limit of CPU throttles, and is not wanted for the roles.
+        for part, wanted in (("requests", {"cpu", "memory"}), ("limits", {"memory"})):
+            given = container(workload).get("resources", {}).get(part, {})
+            if missing := wanted - set(given):
                 found.append(f"{title(workload)} has no {part} of {', '.join(sorted(missing))}")
+            if role_of(workload) and part == "limits" and "cpu" in given:
+                found.append(f"{title(workload)} is throttled by a limit of CPU")
+        if role_of(workload) and "TOKIO_WORKER_THREADS" not in {variable["name"] for variable in container(workload)["env"]}:
+            found.append(f"{title(workload)} starts a thread for each core of its node")
     return found
 
 
@@ -326,6 +377,8 @@ def spreading(docs: list[Doc]) -> list[str]:
         for constraint in spread:
             if not matches(constraint["labelSelector"], workload["spec"]["template"]["metadata"]["labels"]):
                 found.append(f"{title(workload)}: a spread constraint counts others' pods")
+            if constraint.get("matchLabelKeys") != ["pod-template-hash"]:
+                found.append(f"{title(workload)}: a spread constraint counts the pods of the revision that is being replaced")
     return found
 
 
@@ -339,7 +392,7 @@ def network(docs: list[Doc]) -> list[str]:
             found.append(f"nothing refuses the {name} what is not listed")
         egress = [rule for policy in policies for rule in policy["spec"].get("egress", [])]
         ports = {port["port"] for rule in egress for port in rule["ports"]}
-        wanted = {53, 5672, 6379} | ({5432} if name == "scheduler" else {80, 443, 8000})
+        wanted = {53, 5353, 5672, 6379} | ({5671} if of_kind(docs, "ScaledObject", "HorizontalPodAutoscaler") else set()) | ({5432} if name == "scheduler" else {80, 443, 8000})
         if ports != wanted:
             found.append(f"the {name} reaches the ports {sorted(ports)}, and should {sorted(wanted)}")
         if name == "worker":
@@ -351,14 +404,16 @@ def internet(egress: list[Doc], configuration: dict[str, Any]) -> list[str]:
     blocks = [(peer["ipBlock"], rule["ports"]) for rule in egress for peer in rule["to"] if "ipBlock" in peer]
     wide = [(block, ports) for block, ports in blocks if ipaddress.ip_network(block["cidr"]).prefixlen < 24]
     found = [f"the worker reaches {block['cidr']} on other ports than those of Redis and RabbitMQ" for block, ports in blocks
-             if (block, ports) not in wide and not {port["port"] for port in ports} <= {6379, 5672}]
+             if (block, ports) not in wide and not {port["port"] for port in ports} <= {6379, 5671, 5672}]
     if {block["cidr"] for block, _ in wide} != {"0.0.0.0/0", "2000::/3"}:
         found.append(f"the worker reaches {[block['cidr'] for block, _ in wide]} instead of the Internet")
     excepted = {network for block, _ in wide for network in block.get("except", [])}
     for network in guarded() - excepted:
         found.append(f"the worker reaches {network}, which its own guard refuses")
     for network in excepted - guarded():
-        found.append(f"the worker's guard does not refuse {network}, the policy does")
+        # Addresses of the cluster itself, which the program cannot know.
+        if ipaddress.ip_network(network).prefixlen < 24:
+            found.append(f"the worker's guard does not refuse {network}, the policy does")
     for _, ports in wide:
         dialled = {f"{port['port']}-{port['endPort']}" if "endPort" in port else str(port["port"]) for port in ports}
         if dialled != set(configuration["fetch.allow_ports"]):
@@ -395,3 +450,42 @@ def scaling(docs: list[Doc]) -> list[str]:
     return found
 
 
+# ------------------------------------------------------------------------------------------ versions, what the world sees
+
+def versions(docs: list[Doc]) -> list[str]:
+    found, version = [], program.workspace_version()
+    for name in ROLES:
+        workload = role(docs, name)
+        for where, carries in (("itself", workload["metadata"]["labels"]), ("its pods", labels(workload))):
+            if carries.get("app.kubernetes.io/version") != version:
+                found.append(f"{title(workload)}: the label app.kubernetes.io/version of {where} is not {version}")
+        if "app.kubernetes.io/version" in workload["spec"]["selector"]["matchLabels"]:
+            found.append(f"{title(workload)}: its selector contains the version, and cannot be upgraded")
+    return found
+
+
+def published(docs: list[Doc]) -> list[str]:
+    """Checks that the world sees what docs/operations.md says, and nothing else."""
+    found, text = [], (program.ROOT / "docs" / "operations.md").read_text()
+    paths = {}
+    for ingress in of_kind(docs, "Ingress"):
+        if not ingress["spec"].get("ingressClassName"):
+            found.append(f"{title(ingress)} has no class")
+        paths[title(ingress)] = {path["path"] for rule in ingress["spec"]["rules"] for path in rule["http"]["paths"]}
+    for route in of_kind(docs, "HTTPRoute"):
+        paths[title(route)] = {match["path"]["value"] for rule in route["spec"]["rules"] for match in rule["matches"]}
+    for where, shown in paths.items():
+        found += [f"{where} shows {path} to the world" for path in sorted(shown - PUBLIC)]
+        found += [f"{where} does not show {path}" for path in sorted(PUBLIC - shown)]
+    found += [f"docs/operations.md does not name {path} as public" for path in sorted(PUBLIC) if f"| `{path}" not in text]
+    for rules in of_kind(docs, "PrometheusRule"):
+        for rule in (rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule):
+            if not rule["annotations"]["runbook_url"].startswith("https://"):
+                found.append(f"{rule['alert']}: its runbook has no absolute address")
+    return found
+
+
+def priorities(docs: list[Doc]) -> list[str]:
+    known = {doc["metadata"]["name"] for doc in of_kind(docs, "PriorityClass")}
+    return [f"{title(workload)}: there is no PriorityClass {name}" for workload in workloads(docs)
+            if (name := pod(workload).get("priorityClassName")) and name not in known]

@@ -42,7 +42,13 @@ def filled(expression: str) -> str:
 
 
 def rules() -> list[Doc]:
-    return [rule for group in ALERTS["spec"]["groups"] for rule in group["rules"]]
+    """Returns the alerts."""
+    return [rule for group in ALERTS["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
+
+
+def recorded() -> list[Doc]:
+    """Returns the recording rules."""
+    return [rule for group in ALERTS["spec"]["groups"] for rule in group["rules"] if "record" in rule]
 
 
 def scaler_queries(docs: list[Doc]) -> list[str]:

@@ -82,6 +82,36 @@ RABBITMQ_CLUSTER = {
 }
 
 
+def _object(required: dict[str, object], optional: dict[str, object] | None = None) -> dict[str, object]:
+    """Returns the schema of an object with these fields and no others."""
+    return {"type": "object", "additionalProperties": False, "required": list(required), "properties": required | (optional or {})}
+
+
+def _kind(api: str, kind: str, spec: dict[str, object]) -> dict[str, object]:
+    return _object({"apiVersion": {"const": api}, "kind": {"const": kind}, "metadata": {"type": "object"}, "spec": spec})
+
+
+TEXT = {"type": "string", "minLength": 1}
+NAMED = _object({"name": TEXT}, {"namespace": TEXT})
+# The kinds of RabbitMQ's messaging topology operator and of the Gateway API that are used here, from their API references: no package
+# contains those CRDs either.
+USER = _kind("rabbitmq.com/v1beta1", "User", _object(
+    {"rabbitmqClusterReference": NAMED},
+    {"tags": {"type": "array", "items": {"enum": ["management", "policymaker", "monitoring", "administrator"]}},
+     "importCredentialsSecret": _object({"name": TEXT})}))
+PERMISSION = _kind("rabbitmq.com/v1beta1", "Permission", _object(
+    {"vhost": TEXT, "permissions": _object({}, {"configure": TEXT, "write": TEXT, "read": TEXT}), "rabbitmqClusterReference": NAMED},
+    {"user": TEXT, "userReference": _object({"name": TEXT})}))
+HTTP_ROUTE = _kind("gateway.networking.k8s.io/v1", "HTTPRoute", _object(
+    {"parentRefs": {"type": "array", "minItems": 1, "items": _object({"name": TEXT}, {"namespace": TEXT, "sectionName": TEXT})},
+     "rules": {"type": "array", "maxItems": 16, "items": _object({
+         "matches": {"type": "array", "maxItems": 64, "items": _object({"path": _object({
+             "type": {"enum": ["Exact", "PathPrefix", "RegularExpression"]}, "value": {"type": "string", "pattern": "^/"}})})},
+         "backendRefs": {"type": "array", "items": _object({"name": TEXT, "port": {"type": "integer"}})}})}},
+    {"hostnames": {"type": "array", "items": TEXT}}))
+OWN = {schema["properties"]["kind"]["const"]: schema for schema in (USER, PERMISSION, HTTP_ROUTE)}
+
+
 def problems(docs: list[Doc]) -> list[str]:
     """Returns a sentence for each fault."""
     found = []
@@ -91,6 +121,9 @@ def problems(docs: list[Doc]) -> list[str]:
             found += [f"{title(doc)}: {fault}" for fault in _typed_problems(typed, doc)]
         elif doc["kind"] == "RabbitmqCluster":
             found += [f"{title(doc)}: {fault}" for fault in _rabbitmq_problems(doc)]
+        elif doc["kind"] in OWN:
+            found += [f"{title(doc)}: {'.'.join(map(str, error.path))}: {error.message}"
+                      for error in Draft202012Validator(OWN[doc["kind"]]).iter_errors(doc)]
         else:
             found += [f"{title(doc)}: {fault}" for fault in _core_problems(doc)]
     return found

@@ -1,6 +1,9 @@
 """Every overlay renders, matches the schemas, and is consistent with itself and the program. Each check finds planted faults."""
 
+import re
 import unittest
+
+import yaml
 
 from . import manifests, meaning, schemas
 from .manifests import container, copied, kustomize, named, of_kind, pod, role
@@ -57,8 +60,10 @@ FOREIGN_TO_SCHEMAS = {
     "a scaler of nothing": (lambda d: of_kind(d, "ScaledObject")[0]["spec"].pop("scaleTargetRef"), "scaleTargetRef"),
     "a misspelt scrape interval": (lambda d: moved(of_kind(d, "PodMonitor")[0]["spec"]["podMetricsEndpoints"][0], "interval", "intervall"),
                                    "intervall is unknown"),
-    "an alert's misspelt labels": (lambda d: moved(of_kind(d, "PrometheusRule")[0]["spec"]["groups"][0]["rules"][0], "labels", "label"),
+    "an alert's misspelt labels": (lambda d: moved(of_kind(d, "PrometheusRule")[0]["spec"]["groups"][1]["rules"][0], "labels", "label"),
                                    "label is unknown"),
+    "a user's misspelt cluster": (lambda d: moved(of_kind(d, "User")[0]["spec"], "rabbitmqClusterReference", "rabbitmqCluster"), "rabbitmqCluster"),
+    "a permission's misspelt right": (lambda d: moved(of_kind(d, "Permission")[0]["spec"]["permissions"], "read", "reads"), "reads"),
     "a misspelt broker setting": (lambda d: moved(of_kind(d, "RabbitmqCluster")[0]["spec"]["rabbitmq"], "additionalConfig", "extraConfig"),
                                   "extraConfig"),
     "a misspelt resource of the broker": (lambda d: moved(of_kind(d, "RabbitmqCluster")[0]["spec"]["resources"], "requests", "request"),
@@ -90,6 +95,27 @@ FOREIGN_TO_MEANING = {
     "a config map that is none": (lambda d: pod(role(d, "worker"))["volumes"][0]["configMap"].update(name="config"), "no ConfigMap config"),
     "an account that is none": (lambda d: without(d, "ServiceAccount", "feedfleet-worker"), "no ServiceAccount feedfleet-worker"),
     "a token of Kubernetes": (lambda d: pod(role(d, "worker")).pop("automountServiceAccountToken"), "is given a token"),
+    "a scheduler that is unready without Redis": (lambda d: scheduler(d)["readinessProbe"]["httpGet"].update(path="/readyz"),
+                                                  "asks /readyz, not /readyz/api"),
+    "no time to drain": (lambda d: config_map(d)["data"].update({"feedfleet.toml": "[api]\ndrain = '1s'"}), "drains for 1 s"),
+    "a drain as long as the grace": (lambda d: config_map(d)["data"].update({"feedfleet.toml": "[api]\ndrain = '50s'"}), "needs 80 s"),
+    "the administrator of RabbitMQ": (worker_env("RABBITMQ_PASSWORD", **secret_key("feedfleet-rabbitmq-default-user", "password")),
+                                      "RabbitMQ's default user, an administrator"),
+    "a worker that declares": (lambda d: named(d, "Permission", "feedfleet-worker")["spec"]["permissions"].update(configure=".*"),
+                               "lets a worker declare"),
+    "a worker that publishes anywhere": (lambda d: named(d, "Permission", "feedfleet-worker")["spec"]["permissions"].update(
+        write=r"^(feedfleet\.reports|amq\.default)$"), "lets a worker write amq.default"),
+    "a user with a tag": (lambda d: named(d, "User", "feedfleet-worker")["spec"].update(tags=["management"]), "has the tags"),
+    "a spread over two revisions": (lambda d: pod(role(d, "scheduler"))["topologySpreadConstraints"][0].pop("matchLabelKeys"),
+                                    "counts the pods of the revision"),
+    "a limit of CPU": (lambda d: worker(d)["resources"]["limits"].update(cpu="2"), "is throttled"),
+    "a priority that is none": (lambda d: pod(role(d, "worker")).update(priorityClassName="high"), "no PriorityClass high"),
+    "another version's label": (lambda d: role(d, "worker")["metadata"]["labels"].update({"app.kubernetes.io/version": "0.1.0"}),
+                                "app.kubernetes.io/version of itself is not"),
+    "an ingress without a class": (lambda d: of_kind(d, "Ingress")[0]["spec"].pop("ingressClassName"), "has no class"),
+    "a public API": (lambda d: of_kind(d, "Ingress")[0]["spec"]["rules"][0]["http"]["paths"][0].update(path="/api/v1"), "shows /api/v1 to the world"),
+    "a runbook in a file": (lambda d: of_kind(d, "PrometheusRule")[0]["spec"]["groups"][1]["rules"][0]["annotations"].update(
+        runbook_url="docs/operations.md#x"), "has no absolute address"),
     "a minute less to stop": (lambda d: pod(role(d, "worker")).update(terminationGracePeriodSeconds=30), "has 30 s to stop"),
     "a longer fetch": (lambda d: config_map(d)["data"].update({"feedfleet.toml": "[fetch]\ntimeout = '50s'"}), "needs 65 s"),
     "root": (lambda d: pod(role(d, "worker"))["securityContext"].update(runAsUser=0), "runs as root"),
@@ -151,6 +177,42 @@ class Manifests(unittest.TestCase):
         for name, docs in OVERLAYS.items():
             with self.subTest(overlay=name):
                 self.assertEqual(meaning.problems(docs), [])
+
+    def test_settings_reach_every_place_that_needs_them(self):
+        values = {"host": "fleet.test", "ingress-class": "our-class", "gateway": "our-gateway", "ingress-namespace": "our-ingress",
+                  "prometheus": "http://our-prometheus:9090", "prometheus-namespace": "our-monitoring", "runbooks": "https://our.test/operations"}
+        text = (manifests.K8S / "overlays" / "prod" / "settings.yaml").read_text()
+        written = dict(re.findall(r"^  ([a-z-]+): (\S+)$", text.partition("\ndata:\n")[2], re.MULTILINE))
+        self.assertEqual(set(written), set(values))
+        settings = [(f"  {key}: {old}\n", f"  {key}: {values[key]}\n") for key, old in written.items()]
+        docs = manifests.variant(settings, "overlays/prod/settings.yaml")
+        self.assertEqual([doc for doc in of_kind(docs, "ConfigMap") if doc["metadata"]["name"] == "settings"], [])
+        everything = yaml.safe_dump_all(doc for doc in docs if doc["kind"] != "ConfigMap")
+        for key in set(values) - {"gateway"}:
+            self.assertIn(values[key], everything, key)
+        # What the tests of single components know by its old name.
+        for old in (written["host"], written["prometheus"], f"metadata.name: {written['prometheus-namespace']}"):
+            self.assertNotIn(old, everything)
+        route = manifests.variant([("components/ingress", "components/gateway"), ("namespace: feedfleet", "namespace: ours")])
+        route = of_kind(route, "HTTPRoute")[0]["spec"]
+        self.assertEqual((route["parentRefs"], route["hostnames"]), ([{"name": "public", "namespace": "ingress"}], ["feedfleet.example.com"]))
+
+    def test_another_namespace_reaches_the_scaler(self):
+        docs = manifests.variant([("namespace: feedfleet", "namespace: ours")])
+        queries = [trigger["metadata"]["query"] for trigger in of_kind(docs, "ScaledObject")[0]["spec"]["triggers"]]
+        self.assertTrue(all('{namespace="ours"}' in query for query in queries), queries)
+
+    def test_deleting_an_overlay_keeps_namespace_and_secrets(self):
+        self.assertEqual(of_kind(OVERLAYS["prod"], "Namespace", "Secret"), [])
+        self.assertEqual(of_kind(OVERLAYS["dev"], "Namespace"), [])
+        namespace = yaml.safe_load((manifests.K8S / "namespace.yaml").read_text())
+        self.assertEqual(schemas.problems([namespace]), [])
+        self.assertEqual({doc["metadata"].get("namespace") for doc in OVERLAYS["prod"]} - {None}, {namespace["metadata"]["name"]})
+
+    def test_workers_do_not_reach_the_clusters_own_addresses(self):
+        for name, docs in OVERLAYS.items():
+            if name != "dev":
+                self.assertIn("203.0.113.10/32", internet(docs)["to"][0]["ipBlock"]["except"], name)
 
     def test_prod_has_three_schedulers_and_3_to_50_workers(self):
         self.assertEqual(named(OVERLAYS["prod"], "Deployment", "feedfleet-scheduler")["spec"]["replicas"], 3)

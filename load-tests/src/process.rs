@@ -80,6 +80,11 @@ impl Process {
     /// Sends SIGTERM, and waits for a clean exit.
     pub fn stop(&mut self) {
         self.signal("TERM");
+        self.wait();
+    }
+
+    /// Waits for a clean exit after a signal to stop.
+    pub fn wait(&mut self) {
         let deadline = Instant::now() + PATIENCE;
         while self.is_alive() {
             assert!(Instant::now() < deadline, "the program does not end:\n{}", self.stderr());

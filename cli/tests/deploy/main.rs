@@ -46,6 +46,16 @@ fn the_containers_command_lines_make_a_fleet_that_polls() {
 }
 
 #[test]
+fn the_compose_file_is_valid_closed_and_fits_the_program() {
+    module_passes("test_compose");
+}
+
+#[test]
+fn the_systemd_units_are_valid_and_confined() {
+    module_passes("test_units");
+}
+
+#[test]
 fn the_dockerfile_is_clean_and_fits_program_and_manifests() {
     module_passes("test_image");
 }

@@ -367,6 +367,8 @@ pub struct ApiConfig {
     pub allow_origins: Vec<String>,
     #[serde(with = "text")]
     pub session: Duration,
+    #[serde(with = "text")]
+    pub drain: Duration,
 }
 
 /// `[[api.tokens]]`

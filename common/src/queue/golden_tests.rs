@@ -1,8 +1,9 @@
-//! Messages of version 1 as they lie in queues today: they must be understood for as long as version 1 is.
+//! Messages as they lie in queues: those of every version that was ever written must be understood for as long as it is read, and a new
+//! version is written only when every process reads it (docs/decisions/0036-message-versions.md).
 
 use std::time::Duration;
 
-use super::{Message, decode, encode};
+use super::{MESSAGE_VERSION, Message, NEWEST_READABLE, QueueError, decode, encode};
 use crate::document::{ContentHash, Document, FeedHints, Onward, Validators};
 use crate::entry::{Enclosure, Entry, Fingerprint};
 use crate::host::HostKey;
@@ -196,4 +197,78 @@ fn reports_of_version_1_are_understood_and_written_alike() {
 fn a_newer_field_is_ignored() {
     check_newer(JOBS, &jobs());
     check_newer(REPORTS, &reports());
+}
+
+/// A release: its version, the version of the messages that it writes, and the newest one that it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Release {
+    name: &'static str,
+    writes: u32,
+    reads: u32,
+}
+
+/// Every release, the oldest first. A release is added here when it gets its heading in the changelog.
+const RELEASES: &[Release] = &[Release { name: "0.2.0", writes: 1, reads: 1 }];
+
+/// What the code is now.
+const NOW: Release = Release { name: "Unreleased", writes: MESSAGE_VERSION, reads: NEWEST_READABLE };
+
+/// Returns why processes of two consecutive releases could not work side by side, if they could not.
+fn breaks_upgrades(releases: &[Release]) -> Option<String> {
+    releases.windows(2).find_map(|pair| {
+        let (before, after) = (pair[0], pair[1]);
+        if after.writes > before.reads {
+            return Some(format!("{} writes version {}, which {} cannot read", after.name, after.writes, before.name));
+        }
+        // What the release before wrote may still be in a queue.
+        (after.reads < before.writes.max(after.writes))
+            .then(|| format!("{} reads up to version {}, which is too old", after.name, after.reads))
+    })
+}
+
+#[test]
+fn a_release_writes_only_what_the_release_before_it_reads() {
+    let releases: Vec<Release> = RELEASES.iter().copied().chain([NOW]).collect();
+    assert_eq!(breaks_upgrades(&releases), None);
+    let changelog = include_str!("../../../CHANGELOG.md");
+    let headings = changelog.lines().filter_map(|line| line.strip_prefix("## ")?.split_once(" - "));
+    let mut released: Vec<&str> = headings.map(|(name, _)| name).collect();
+    released.reverse();
+    let known: Vec<&str> = RELEASES.iter().map(|release| release.name).collect();
+    assert_eq!(known, released, "add the new release to RELEASES, with what it writes and reads");
+}
+
+#[test]
+fn a_version_that_is_written_too_early_or_no_longer_read_is_noticed() {
+    let release = |name, writes, reads| Release { name, writes, reads };
+    let in_two_steps = [release("a", 1, 1), release("b", 1, 2), release("c", 2, 2)];
+    assert_eq!(breaks_upgrades(&in_two_steps), None);
+    let at_once = [release("a", 1, 1), release("b", 2, 2)];
+    assert_eq!(breaks_upgrades(&at_once).unwrap(), "b writes version 2, which a cannot read");
+    let forgotten = [release("a", 2, 2), release("b", 1, 1)];
+    assert_eq!(breaks_upgrades(&forgotten).unwrap(), "b reads up to version 1, which is too old");
+}
+
+#[test]
+fn every_version_that_is_read_has_golden_messages_that_are_understood() {
+    for version in 1..=NEWEST_READABLE {
+        let golden = |queue: &str| {
+            let path = format!("{}/src/queue/golden/{queue}.v{version}.json", env!("CARGO_MANIFEST_DIR"));
+            std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+        };
+        assert_eq!(decode::<FetchJob>(&golden("jobs")).unwrap(), jobs(), "version {version}");
+        assert_eq!(decode::<FetchReport>(&golden("reports")).unwrap(), reports(), "version {version}");
+    }
+}
+
+#[test]
+fn a_newer_message_is_recognised_whatever_is_in_it() {
+    let newer = NEWEST_READABLE + 1;
+    for items in ["[]", "[{\"no\": \"job\"}]", "{\"compressed\": \"..\"}"] {
+        let message = format!("{{\"v\":{newer},\"items\":{items}}}");
+        let error = decode::<FetchJob>(message.as_bytes()).unwrap_err();
+        assert!(matches!(error, QueueError::TooNew { found } if found == newer), "{message}: {error}");
+    }
+    let broken = decode::<FetchJob>(b"{\"v\":1,\"items\":{}}").unwrap_err();
+    assert!(matches!(broken, QueueError::Backend { .. }), "{broken}");
 }

@@ -45,9 +45,12 @@ impl Message for crate::report::FetchReport {
     const DELIVERY_LIMIT: Option<u32> = None;
 }
 
-/// The version of the envelope and of what is in it. Rises when an old reader could no longer understand a new message;
-/// a field more is no such change.
+/// The version of the messages that this program writes: of the envelope and of what is in it. Rises when an old reader could no
+/// longer understand a new message; an additional field is no such change. A release may write only what the release before it reads
+/// (`docs/decisions/0036-message-versions.md`; the tests check it).
 pub const MESSAGE_VERSION: u32 = 1;
+/// The newest version that this program reads. It reads all older ones too.
+pub const NEWEST_READABLE: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 struct Envelope<T> {
@@ -67,14 +70,23 @@ struct EnvelopeRef<'a, T> {
     items: &'a [T],
 }
 
-/// The batch in a message's bytes, of this version or an older one.
+/// The batch in a message's bytes, of a version up to [`NEWEST_READABLE`].
 pub fn decode<T: Message>(bytes: &[u8]) -> Result<Vec<T>, QueueError> {
-    let envelope: Envelope<T> =
-        serde_json::from_slice(bytes).map_err(|source| QueueError::backend("decode a message", source))?;
-    if envelope.v > MESSAGE_VERSION {
-        return Err(QueueError::TooNew { found: envelope.v });
+    match serde_json::from_slice::<Envelope<T>>(bytes) {
+        Ok(envelope) if envelope.v <= NEWEST_READABLE => Ok(envelope.items),
+        Ok(Envelope { v, .. }) => Err(QueueError::TooNew { found: v }),
+        // What is in a newer message may be something else than items of this version.
+        Err(source) => Err(match serde_json::from_slice::<VersionOnly>(bytes) {
+            Ok(VersionOnly { v }) if v > NEWEST_READABLE => QueueError::TooNew { found: v },
+            _ => QueueError::backend("decode a message", source),
+        }),
     }
-    Ok(envelope.items)
+}
+
+/// What every version of the envelope has.
+#[derive(Deserialize)]
+struct VersionOnly {
+    v: u32,
 }
 
 /// The queue's own trouble.
@@ -90,7 +102,7 @@ pub enum QueueError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A message of a newer program.
-    #[error("a message has version {found}, this program reads up to {max}", max = MESSAGE_VERSION)]
+    #[error("a message has version {found}, this program reads up to {max}", max = NEWEST_READABLE)]
     TooNew {
         /// Its version.
         found: u32,

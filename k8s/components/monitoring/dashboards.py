@@ -1,4 +1,5 @@
-"""The Grafana dashboards, as tables; writes dashboards/*.json: python3 k8s/components/monitoring/dashboards.py
+"""The Grafana dashboards, as tables; writes dashboards/*.json, and the rules of alerts.yaml without Kubernetes' envelope to
+compose/rules.yml: python3 k8s/components/monitoring/dashboards.py
 
 A test compares the files with this one, evaluates every expression in a real Prometheus, and requires every metric on a panel. For a
 new metric, add a line here. In expressions `@` stands for the fleet selected above the panels. Values that describe the whole fleet are
@@ -37,9 +38,9 @@ def share(part, whole):
 FLEET = [
     ("Polls per second", "Finished polls by outcome. If all are zero while feeds are due, see the alert FeedfleetNoPolls.", "reqps",
      [(rate("polls_total", "outcome"), "{{outcome}}")], 12, {"stack": True}),
-    ("Demand and polls", "The demand of all feeds at the current price, and actual polls. If demand stays above polls, the fleet is too small, "
-     "and the price of a poll rises until both meet.", "reqps",
-     [(level("demand_per_second"), "demand"), (rate("polls_total"), "polls")], 12),
+    ("Demand and polls", "The demand of all feeds at the current price, actual polls, and policy.polls_per_second (0: no limit). If demand stays "
+     "above polls, the fleet is too small, and the price of a poll rises until both meet.", "reqps",
+     [(level("demand_per_second"), "demand"), (rate("polls_total"), "polls"), (level("polls_limit_per_second"), "limit")], 12),
     ("Lag of category A", "Time from due to claimed. At most 30 s of the promised two minutes; interval, salt and fetch use the rest.", "s",
      [(quantile(0.5, "lag_seconds", ',category="A"'), "p50"), (quantile(0.99, "lag_seconds", ',category="A"'), "p99")], 8),
     ("Lag by category", "Time from due to claimed, p99.", "s",
@@ -86,6 +87,10 @@ FLEET = [
     ("Reloads", "1 if the last attempt to read the configuration again succeeded, and the time since the last success.", "short",
      [("min (feedfleet_config_last_reload_successful{@})", "succeeded"),
       ("time() - max (feedfleet_config_last_reload_success_timestamp_seconds{@})", "seconds since")], 8),
+    ("Ready", "Processes that can do their work, by role, and those that cannot, because a server does not answer or their clock is off.", "short",
+     [("sum by (role) (feedfleet_ready{@})", "{{role}}"), ("sum by (role) (1 - feedfleet_ready{@})", "{{role}} not ready")], 8),
+    ("Last pruning", "Time since rows older than their retention were last deleted, by any scheduler: at least every ten minutes.", "s",
+     [("time() - max (feedfleet_last_prune_timestamp_seconds{@})", "ago")], 8),
     ("Rejected tokens", "Requests to the API with a missing or wrong token.", "reqps", [(rate("rejected_tokens_total"), "rejected")], 8),
 ]
 
@@ -129,7 +134,8 @@ QUEUE = [
     ("Claims per second", "Claimed feeds by category. Higher than polls if hosts could not be polled after all.", "reqps", [(f"sum by (category) (rate(feedfleet_lag_seconds_count{{@}}{RATE}))", "{{category}}")], 12,
      {"stack": True}),
     ("Event relay lag", "Age of the oldest stored event that is not published to the exchange. It grows while RabbitMQ is unavailable or a bound "
-     "queue rejects messages.", "s", [(level("relay_lag_seconds"), "behind")], 12),
+     "queue rejects messages. One scheduler publishes them at a time.", "s",
+     [(level("relay_lag_seconds"), "behind"), ("sum (feedfleet_relay_turn{@})", "publishing schedulers")], 12),
     ("Newer or unreadable data", "Messages of a newer version that were returned to the queue, and feed rows that could not be read.", "reqps",
      [(rate("too_new_messages_total"), "messages"), (rate("unreadable_feeds_total"), "feeds")], 12),
     ("Over quota", "Entries that were skipped because their feed exceeded a quota, by quota.", "reqps", [(rate("over_quota_total", "kind"), "{{kind}}")], 12),
@@ -219,7 +225,15 @@ def text(slug):
     return json.dumps(dashboard(slug), indent=1) + "\n"
 
 
+def rules():
+    """Returns the alerts and rules as a file of Prometheus itself: the part of alerts.yaml below `spec`."""
+    below = (pathlib.Path(__file__).parent / "alerts.yaml").read_text().partition("\nspec:\n")[2]
+    lines = "".join(line[2:] if line.startswith("  ") else line for line in below.splitlines(keepends=True))
+    return "# Made of k8s/components/monitoring/alerts.yaml by dashboards.py beside it. Do not edit.\n" + lines
+
+
 if __name__ == "__main__":
+    (pathlib.Path(__file__).parents[3] / "compose" / "rules.yml").write_text(rules())
     FOLDER.mkdir(exist_ok=True)
     for name in DASHBOARDS:
         (FOLDER / f"{name}.json").write_text(text(name))

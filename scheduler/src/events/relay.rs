@@ -66,6 +66,10 @@ impl Relay {
                 biased;
                 () = stop.cancelled() => break,
                 passed = self.pass_on(&mut trouble) => {
+                    // Otherwise the turn is still this one's, and the exchange or the store refuses.
+                    if passed.is_ok() {
+                        self.metrics.relay_turn.set(0);
+                    }
                     trouble.note(passed);
                 }
             }
@@ -73,6 +77,7 @@ impl Relay {
                 break;
             }
         }
+        self.metrics.relay_turn.set(0);
         // Otherwise the lease expires.
         let _ = self.turn.take(&Confirmed::default(), Duration::ZERO).await;
     }
@@ -84,6 +89,7 @@ impl Relay {
             self.has_turn = false;
             return Ok(());
         };
+        self.metrics.relay_turn.set(1);
         if !std::mem::replace(&mut self.has_turn, true) {
             tracing::info!(holder = self.turn.holder, after = cursor, "it is this process that passes events on");
         }

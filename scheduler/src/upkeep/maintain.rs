@@ -74,6 +74,7 @@ impl Maintainer {
         let mut sealing = FailureLog::new("sealing credentials with the new key");
         let mut resealing = Resealing::default();
         let mut pruning = FailureLog::new("deleting what is older than its retention");
+        self.metrics.pruned_at.set(clock.now().millis() as f64 / 1000.0);
         while !stop.is_cancelled() {
             let now = clock.now();
             measuring.note(self.depths(clock).await);
@@ -151,6 +152,7 @@ impl Maintainer {
         self.condition.price.correct(&*self.store, backlog, now, &self.condition.config.get()).await?;
         self.metrics.poll_price.set(self.condition.price.get());
         self.metrics.demand.set(self.condition.price.demand());
+        self.metrics.polls_limit.set(self.condition.config.get().policy.polls_per_second);
         Ok(())
     }
 
@@ -182,6 +184,7 @@ impl Maintainer {
             }
         }
         tracing::debug!(gone, "old rows deleted");
+        self.metrics.pruned_at.set(now.millis() as f64 / 1000.0);
         Ok(())
     }
 }

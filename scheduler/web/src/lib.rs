@@ -6,6 +6,7 @@ mod api;
 mod compressed;
 mod conditional;
 mod cors;
+mod draining;
 mod error;
 mod explain;
 mod hardened;
@@ -16,6 +17,7 @@ mod listing;
 pub mod opml;
 mod pages;
 mod push;
+mod readiness;
 mod reading;
 mod recent;
 mod request;
@@ -42,7 +44,10 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+#[cfg(test)]
 use scheduler::ops::Ops;
+#[cfg(test)]
+use tokio_util::sync::CancellationToken;
 
 use api::guard::{self, Guard};
 use error::ApiError;
@@ -54,14 +59,15 @@ pub use serve::serve;
 /// No response takes longer: a database that hangs must not collect callers.
 const MAX_DURATION: Duration = Duration::from_secs(30);
 
-/// Returns every path that is served.
-pub fn router(ops: Arc<Ops>) -> Router {
-    composed(ops, Arc::default())
+/// Returns every path that is served. Streams end when `closing` is cancelled.
+#[cfg(test)]
+fn router(ops: Arc<Ops>, closing: CancellationToken) -> Router {
+    composed(Api::new(ops, closing), Arc::default())
 }
 
-fn composed(ops: Arc<Ops>, live: Arc<Live>) -> Router {
-    let origins: cors::Origins = ops.config.api.allow_origins.as_slice().into();
-    let api = Api::new(ops);
+fn composed(api: Api, live: Arc<Live>) -> Router {
+    let origins: cors::Origins = api.ops.config.api.allow_origins.as_slice().into();
+    let drained = api.clone();
     let people = api.clone();
     let guard = Guard::new(api.clone(), pages::door);
     compressed::compressed(api::routes())
@@ -76,6 +82,7 @@ fn composed(ops: Arc<Ops>, live: Arc<Live>) -> Router {
         .layer(middleware::from_fn_with_state(people, pages::for_people))
         // Browsers ask before they send a token.
         .layer(middleware::from_fn_with_state(origins, cors::shared))
+        .layer(middleware::from_fn_with_state(drained, draining::draining))
         .layer(middleware::from_fn(hardened::hardened))
 }
 

@@ -152,7 +152,7 @@ async fn respond(
 
 /// What is answered also when everything else is too much.
 fn is_vital(path: &str) -> bool {
-    matches!(path, "/healthz" | "/readyz" | "/metrics")
+    matches!(path, "/healthz" | "/readyz" | "/readyz/api" | "/metrics")
 }
 
 #[cfg(test)]

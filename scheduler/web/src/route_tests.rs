@@ -16,7 +16,7 @@ const HTML: (&str, &str) = ("accept", "text/html,application/xhtml+xml");
 const OURS: (&str, &str) = ("sec-fetch-site", "same-origin");
 
 /// What anybody may request; everything else needs a login or a token.
-const PUBLIC: [&str; 15] = [
+const PUBLIC: [&str; 16] = [
     // Protocols of others: who may use them, their own tests say.
     "/hub",
     "/websub/{token}",
@@ -29,6 +29,7 @@ const PUBLIC: [&str; 15] = [
     "/openapi.json",
     "/healthz",
     "/readyz",
+    "/readyz/api",
     "/metrics",
     "/ping",
     "/RPC2",

@@ -17,10 +17,11 @@ use scheduler::push::callback::Callbacks;
 use scheduler::wire::FeedView;
 use store::FeedRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 use crate::api::audit::ledger::Ledger;
 use crate::error::ApiError;
-use crate::recent::Recent;
+use crate::readiness::Readiness;
 use crate::session::{Caller, Sessions};
 use crate::streams::Streams;
 use crate::visitors::Visitors;
@@ -55,7 +56,9 @@ pub(crate) struct Api {
     /// The open event streams.
     pub(crate) streams: Arc<Streams>,
     /// Whether the servers behind a scheduler answer.
-    pub(crate) servers: Arc<Recent<Result<(), String>>>,
+    pub(crate) readiness: Arc<Readiness>,
+    /// Cancelled when what has no end of its own must end.
+    pub(crate) closing: CancellationToken,
     /// Limits the pages in progress.
     pub(crate) pages: Arc<Semaphore>,
     /// Limits the pages for people in progress, which are short: programs that read slowly must not take their turns.
@@ -107,8 +110,8 @@ impl Api {
         turn(&self.people).await
     }
 
-    /// Returns the state over these operations.
-    pub(crate) fn new(ops: Arc<Ops>) -> Self {
+    /// Returns the state over these operations. Streams end when `closing` is cancelled.
+    pub(crate) fn new(ops: Arc<Ops>, closing: CancellationToken) -> Self {
         let pings = Pings::new(ops.clone());
         Api {
             callbacks: Arc::new(Callbacks::new(ops.clone(), pings.clone())),
@@ -122,8 +125,9 @@ impl Api {
             hub_callers: Arc::default(),
             pings,
             tail: Arc::new(Tail::of(ops.store.clone())),
-            streams: Arc::new(Streams::new(ops.quiet.clone())),
-            servers: Arc::default(),
+            streams: Arc::new(Streams::new(closing.clone())),
+            closing,
+            readiness: Arc::default(),
             pages: Arc::new(Semaphore::new(PAGES)),
             people: Arc::new(Semaphore::new(PAGES)),
             large_events: Arc::new(Semaphore::new(LARGE_EVENTS)),

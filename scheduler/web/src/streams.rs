@@ -29,14 +29,14 @@ const COME_BACK: Duration = Duration::from_secs(1);
 /// The places for streams. Reusable: [`Streams::answer`] takes any stream of events.
 pub(crate) struct Streams {
     places: Arc<Semaphore>,
-    /// The fleet is stopping.
-    quiet: CancellationToken,
+    /// This process ends.
+    closing: CancellationToken,
 }
 
 impl Streams {
-    /// Streams that end at `quiet`.
-    pub(crate) fn new(quiet: CancellationToken) -> Self {
-        Streams { places: Arc::new(Semaphore::new(PLACES)), quiet }
+    /// Streams that end at `closing`.
+    pub(crate) fn new(closing: CancellationToken) -> Self {
+        Streams { places: Arc::new(Semaphore::new(PLACES)), closing }
     }
 
     /// Tells these events, each when the client has taken those before. 503 when all places are taken. Whoever makes the
@@ -47,8 +47,8 @@ impl Streams {
             return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message));
         };
         let begin = futures_util::stream::once(std::future::ready(Event::default().retry(COME_BACK)));
-        let quiet = self.quiet.clone().cancelled_owned();
-        let events = begin.chain(events).take_until(quiet).map(move |event| {
+        let closing = self.closing.clone().cancelled_owned();
+        let events = begin.chain(events).take_until(closing).map(move |event| {
             let _held = &place;
             Ok::<_, Infallible>(event)
         });

@@ -25,6 +25,7 @@ use scheduler::{Backends, Scheduler};
 use serde_json::{Value, json};
 use store::sqlite::SqliteStore;
 use store::{FeedRef, Move, Verdict};
+use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use crate::router;
@@ -34,6 +35,8 @@ pub(crate) struct Fleet {
     pub(crate) ops: Arc<Ops>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) router: Router,
+    /// Ends its streams.
+    pub(crate) closing: CancellationToken,
 }
 
 /// An answer.
@@ -65,7 +68,8 @@ impl Fleet {
         let again = started_with.clone();
         let read = Box::new(move || Ok(again.clone()));
         assert!(ops.config_source.set(ConfigSource { started_with, read }).is_ok());
-        Fleet { router: router(ops.clone()), ops, clock }
+        let closing = CancellationToken::new();
+        Fleet { router: router(ops.clone(), closing.clone()), ops, clock, closing }
     }
 
     pub(crate) async fn new() -> Self {

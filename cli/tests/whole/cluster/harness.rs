@@ -156,6 +156,8 @@ pub(crate) struct Cluster {
     urls: Urls,
     /// Direct access to the store, without the roles.
     pub(crate) store: PostgresStore,
+    /// `api.drain` of the schedulers: none, because nothing is in front of them.
+    pub(crate) drain: Duration,
 }
 
 /// A running role. Killed when dropped.
@@ -170,7 +172,7 @@ impl Cluster {
         let namespace = format!("whole-{}-{}", std::process::id(), rand::rng().random::<u32>());
         let folder = tempfile::tempdir().unwrap();
         let store = PostgresStore::open(&servers.postgres, &namespace).await.unwrap();
-        let cluster = Cluster { folder, namespace, urls, store };
+        let cluster = Cluster { folder, namespace, urls, store, drain: Duration::ZERO };
         cluster.configure(config);
         cluster
     }
@@ -233,6 +235,7 @@ impl Cluster {
         command.args([name, "--config", "config.toml", "--listen", "127.0.0.1:0"]).current_dir(self.folder.path());
         command.env("FEEDFLEET_GATE__URL", &self.urls.redis).env("FEEDFLEET_QUEUE__URL", &self.urls.queue);
         if kind == Kind::Scheduler {
+            command.env("FEEDFLEET_API__DRAIN", format!("{}ms", self.drain.as_millis()));
             command.env("FEEDFLEET_STORE__URL", &self.urls.store).env("FEEDFLEET_SCHEDULE__URL", &self.urls.redis);
         }
         Role { kind, process: Process::start(&mut command) }
@@ -323,6 +326,11 @@ impl Role {
     /// kill -9.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
+    }
+
+    /// Waits for a clean exit after SIGTERM.
+    pub(crate) async fn stopped(mut self) {
+        tokio::task::spawn_blocking(move || self.process.wait()).await.unwrap();
     }
 
     /// Sends SIGTERM, and waits for a clean exit.

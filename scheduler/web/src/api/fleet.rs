@@ -1,16 +1,14 @@
 //! The fleet as a whole: pause and resume, numbers, health.
 
-use std::error::Error;
-
 use axum::Json;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use common::bot_auth::DIRECTORY_TYPE;
-use common::causes::causes;
 use serde_json::{Value, json};
 
 use super::change::run_to_completion;
 use crate::error::ApiError;
+use crate::readiness;
 use crate::state::{Api, State};
 use scheduler::error::BackendError;
 use scheduler::wire::StatsView;
@@ -52,29 +50,19 @@ pub(crate) async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiE
     }
 }
 
-/// `GET /readyz`: everything that it depends on answers too. A refusal names the root cause.
+/// `GET /readyz`: this scheduler can poll, because every server that it depends on answers. A refusal names the root cause.
 pub(crate) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
-    let not_ready = |why: String| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why);
-    let ops = &api.ops;
-    api.servers.get(|| servers(&api)).await.map_err(not_ready)?;
-    if ops.quiet.is_cancelled() {
-        return Err(not_ready("this scheduler is shutting down".to_owned()));
-    }
-    if let Some(why) = ops.condition.storing.trouble() {
-        return Err(not_ready(format!("reports cannot be stored, and nothing more is fetched meanwhile: {why}")));
-    }
-    Ok(Json(json!({ "ready": true })))
+    shown(readiness::to_poll(&api).await)
 }
 
-/// Asks every server that a scheduler needs.
-async fn servers(api: &Api) -> Result<(), String> {
-    let unusable = |what: &str, error: &dyn Error| format!("{what} is not usable: {}", causes(error));
-    let ops = &api.ops;
-    // Each server's clock is compared with the time at which it is asked.
-    ops.store.check(ops.clock.now()).await.map_err(|error| unusable("the store", &error))?;
-    ops.schedule.check(&*ops.clock).await.map_err(|error| unusable("the schedule", &error))?;
-    ops.gate.check(&*ops.clock).await.map_err(|error| unusable("the host gate", &error))?;
-    ops.jobs.check().await.map_err(|error| unusable("the queue", &error))
+/// `GET /readyz/api`: this scheduler can answer for the API and the pages.
+pub(crate) async fn readyz_api(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+    shown(readiness::to_answer(&api).await)
+}
+
+fn shown(ready: Result<(), String>) -> Result<Json<Value>, ApiError> {
+    ready.map_err(|why| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why))?;
+    Ok(Json(json!({ "ready": true })))
 }
 
 /// `GET /metrics`

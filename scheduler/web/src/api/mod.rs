@@ -53,6 +53,7 @@ pub(crate) fn outer() -> Routes<Api> {
         .route("/rsscloud/{token}", get(push::challenge).post(push::notify))
         .route("/healthz", get(fleet::healthz))
         .route("/readyz", get(fleet::readyz))
+        .route("/readyz/api", get(fleet::readyz_api))
         .route("/metrics", get(fleet::metrics))
         .route(DIRECTORY_PATH, get(fleet::keys))
 }

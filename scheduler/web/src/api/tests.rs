@@ -267,6 +267,36 @@ async fn the_fleet_tells_its_numbers_and_its_health() {
 }
 
 #[tokio::test]
+async fn the_api_is_ready_while_the_scheduler_cannot_poll_but_not_before_it_ever_could() {
+    let fleet = Fleet::new().await;
+    let unable = || fleet.ops.condition.storing.failed("the disk is full".to_owned());
+    unable();
+    for path in ["/readyz", "/readyz/api"] {
+        let answer = fleet.get(path).await;
+        assert_eq!(answer.status, 503, "{path}: {}", answer.body);
+    }
+    fleet.ops.condition.storing.recovered();
+    assert_eq!(fleet.get("/readyz").await.status, 200);
+    unable();
+    assert_eq!(fleet.get("/readyz").await.status, 503);
+    assert_eq!(fleet.get("/readyz/api").await.body, json!({ "ready": true }));
+}
+
+#[tokio::test]
+async fn a_scheduler_that_shuts_down_is_not_ready_answers_and_closes_connections() {
+    let fleet = Fleet::new().await;
+    let before = fleet.respond("/api/v1/feeds").await;
+    assert_eq!((before.status().as_u16(), before.headers().get(header::CONNECTION)), (200, None));
+    assert_eq!(fleet.get("/readyz/api").await.status, 200);
+    fleet.ops.quiet.cancel();
+    for (path, status) in [("/readyz", 503), ("/readyz/api", 503), ("/healthz", 200), ("/api/v1/feeds", 200)] {
+        let answer = fleet.respond(path).await;
+        assert_eq!(answer.status().as_u16(), status, "{path}");
+        assert_eq!(answer.headers()[header::CONNECTION], "close", "{path}");
+    }
+}
+
+#[tokio::test]
 async fn without_tokens_pages_of_other_sites_are_kept_out() {
     let fleet = Fleet::new().await;
     let rebound = Request::builder().uri("/api/v1/feeds").header(header::HOST, "evil.example:7878");

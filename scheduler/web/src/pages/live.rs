@@ -139,7 +139,7 @@ pub(super) async fn stream(
         news,
         told: Arc::default(),
         waiting: None,
-        end: api.ops.quiet.clone(),
+        end: api.closing.clone(),
         logouts: live.logouts.subscribe(),
         login: caller.in_session.then_some((api, headers)),
         until: Instant::now() + LONGEST,

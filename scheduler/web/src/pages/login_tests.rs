@@ -237,7 +237,7 @@ async fn the_audit_has_who_did_what_and_is_the_same_for_all_schedulers() {
         fleet.call("POST", "/feeds/1/remove", &[FORM, OURS, HTML, ("cookie", &reader)], "").await;
     }
     // Another scheduler over the same store.
-    let other = crate::router(fleet.ops.clone());
+    let other = crate::router(fleet.ops.clone(), fleet.closing.clone());
     let lines = fleet.ops.store.audit(store::AuditPage::Newest, 100).await.unwrap();
     let told = |line: &store::AuditLine| {
         let change = &line.change;

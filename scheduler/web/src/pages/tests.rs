@@ -295,7 +295,7 @@ async fn what_is_live_has_the_names_of_the_page_and_is_for_so_many_only() {
     open.pop();
     assert_eq!(fleet.respond("/live").await.status(), 200);
     // A fleet that stops lets its listeners go.
-    fleet.ops.quiet.cancel();
+    fleet.closing.cancel();
     assert!(to_bytes(open.pop().unwrap(), 1 << 20).await.unwrap().is_empty());
 }
 
