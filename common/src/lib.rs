@@ -37,6 +37,7 @@ pub mod queue;
 pub mod redis;
 pub mod report;
 pub mod secrets;
+pub mod server_password;
 pub mod suggest;
 mod sync;
 #[cfg(any(test, feature = "conformance"))]

@@ -17,8 +17,8 @@ use store::{
     Events, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, Hosts,
     JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, OwedPace, Page, Placement, Polls, PushCount,
     PushHeard, PushSubscription, PushWish, Pushes, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan,
-    RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, StoredJobKeys, Subscribed, Subscriptions, Unmove, Unmoved, Unpushed,
-    Upkeep, Verdict,
+    RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, StoredJobKeys, Subscribed, Subscriptions, Unmove,
+    Unmoved, Unpushed, Upkeep, Verdict,
 };
 use store::{
     Advance, DeliveryShare, DeliveryTurn, HubFeed, NewSubscription, Stray, StrayQuery, Subscription,

@@ -104,7 +104,10 @@ impl JobProofs {
                     Ok(known)
                 }
                 (Err(error), Some(known)) => {
-                    tracing::debug!(error = &error as &dyn std::error::Error, "the keys that sign jobs were not read again");
+                    tracing::debug!(
+                        error = &error as &dyn std::error::Error,
+                        "the keys that sign jobs were not read again"
+                    );
                     let known = Known { read: now, ..known };
                     *common::lock(&self.known) = Some(known.clone());
                     Ok(known)

@@ -47,7 +47,10 @@ async fn a_forged_report_touches_no_hold_and_no_feed_and_is_counted() {
         FetchReport { feed: victim, version: Version(before.version.0 + 1), ..report(job, now, Outcome::Gone) },
         FetchReport { host: HostKey::new("third.example:80"), ..report(job, now, throttled.clone()) },
         FetchReport { pushed: true, ..honest.clone() },
-        FetchReport { mac: Some(JobMac { expires: now.after(Duration::from_secs(9999)), ..mac.clone() }), ..honest.clone() },
+        FetchReport {
+            mac: Some(JobMac { expires: now.after(Duration::from_secs(9999)), ..mac.clone() }),
+            ..honest.clone()
+        },
         FetchReport { mac: Some(JobMac { key: 77, ..mac }), ..honest.clone() },
         FetchReport { mac: None, ..report(&jobs[1], now, throttled) },
         FetchReport { started: now.after(Duration::from_secs(500)), ..honest.clone() },

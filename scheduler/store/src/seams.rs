@@ -16,8 +16,8 @@ use crate::{
     Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery,
     HostRefusal, HostRow, HubFeed, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal,
     OwedPace, Page, Placement, PushCount, PushHeard, PushSubscription, PushWish, RefusedHost, RelayTurn, Requeue,
-    RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, StoredJobKeys, Stray, StrayQuery, Subscribed,
-    Subscription, SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Unpushed, Verdict,
+    RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, StoredJobKeys, Stray, StrayQuery,
+    Subscribed, Subscription, SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Unpushed, Verdict,
 };
 
 /// Everything at once, for the code that wires a fleet together.

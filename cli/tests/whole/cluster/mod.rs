@@ -8,6 +8,7 @@ mod imports;
 mod kills;
 mod load;
 mod outages;
+mod privileges;
 mod relay;
 mod reload;
 mod requeue;

@@ -101,7 +101,8 @@ impl Upkeep for PostgresStore {
             let make = sqlx::query(make).bind(&fresh[..]).bind(now.millis()).bind(renewed_before(now));
             make.execute(&mut *on).await?;
             sqlx::query(delete).bind(deleted_before(now)).execute(&mut *on).await?;
-            let keys = sqlx::query_as("SELECT id, secret, made_at FROM job_keys ORDER BY id").fetch_all(&mut *on).await?;
+            let keys =
+                sqlx::query_as("SELECT id, secret, made_at FROM job_keys ORDER BY id").fetch_all(&mut *on).await?;
             let unsigned = sqlx::query_scalar("SELECT unsigned_since FROM store").fetch_one(on).await?;
             Ok(StoredJobKeys::of(keys, unsigned))
         })
