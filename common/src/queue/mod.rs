@@ -31,7 +31,7 @@ pub use announce::{Announce, Announcement, Published};
 pub trait Message: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
     /// The queue's name inside its namespace, and the label of its metrics.
     const QUEUE: &'static str;
-    /// Workers publish it, who may publish nothing else: through an exchange of its own.
+    /// Workers publish it, who may publish nothing else: through a separate exchange.
     const BY_WORKERS: bool;
     /// How often a message may be delivered before it goes to the dead letters; `None`: for ever, because an outage of
     /// ours must not discard it.

@@ -19,7 +19,7 @@ const READ_EVERY: Duration = Duration::from_secs(60);
 /// Between two log lines about refused reports.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// Signs jobs, and tells reports on them from others.
+/// Signs jobs, and recognises the reports on them.
 #[derive(Debug)]
 pub struct JobProofs {
     tolerance: Tolerance,

@@ -78,7 +78,7 @@ async fn a_forged_report_touches_no_hold_and_no_feed_and_is_counted() {
     assert_eq!(settled.version.0, job.version.0 + 1);
     assert_eq!(fleet.feed(victim).await, before);
 
-    // The same report again, and another outcome for the same job: its version is over.
+    // The same report again, and another outcome for the same job: its version is stale.
     let again = FetchReport { outcome: Outcome::Gone, ..honest };
     fleet.reports.publish(&[again]).await.unwrap();
     taken_in(&fleet).await;

@@ -129,7 +129,7 @@ async fn users(servers: &Servers, namespace: &str) -> Users {
     let made = |server: &str, arguments: &[&str]| {
         let arguments = [&[server][..], arguments].concat();
         let printed = setup(servers, namespace, &arguments, None);
-        // Whoever pastes twice has the same.
+        // Pasted twice, the same is there.
         for _ in 0..2 {
             let said = match server {
                 "redis" => paste(&mut redis(), &printed.commands),
@@ -311,7 +311,7 @@ async fn try_reports(cluster: &Cluster, scheduler: &mut Role, worker: &Urls, adm
         answers_wake: job.wake_at,
         ..FetchReport::of(job.feed, job.version, job.host.clone(), SystemClock.now(), hour())
     };
-    // Another host, and a host that is no feed's.
+    // Another host, and a host without feeds.
     for host in [victim.host.clone(), HostKey::new("unrelated.example:443")] {
         forged.push(FetchReport { host, ..own.clone() });
     }

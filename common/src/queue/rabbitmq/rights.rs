@@ -19,7 +19,7 @@ pub struct Rights {
 
 impl Rights {
     /// Schedulers declare the queues, publish jobs and events, and receive reports. With `amq.default` they may publish to any queue
-    /// of the virtual host: give feedfleet one of its own.
+    /// of the virtual host: give feedfleet a separate one.
     pub fn of_scheduler(namespace: &str) -> Self {
         let ours = format!(r"{namespace}\.((jobs|jobs\.logins|reports)(\.dead)?|events)");
         Rights {

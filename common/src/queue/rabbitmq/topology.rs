@@ -1,7 +1,7 @@
 //! A queue, its dead letters and its exchange as the broker knows them. Schedulers declare them whenever they open a channel, which
 //! changes nothing when they exist. Workers have no right to: they look, and wait.
 //!
-//! Reports go through a direct exchange of their own. A right to publish is a right on an exchange, and with the default exchange
+//! Reports go through a separate direct exchange. A right to publish is a right on an exchange, and with the default exchange
 //! a worker could publish to every queue of the virtual host.
 
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};

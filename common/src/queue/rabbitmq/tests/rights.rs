@@ -78,7 +78,7 @@ async fn the_roles_work_with_their_rights_alone_and_a_worker_can_do_nothing_else
         ready.unwrap();
     }
     assert_eq!(jobs.dead_letters().await.unwrap(), 0);
-    // Jobs with logins have a queue of their own, which this worker may not read.
+    // Jobs with logins have a separate queue, which this worker may not read.
     schedulers.queue_of_logins(PREFETCH).depth().await.unwrap();
     // Its events have an exchange that only schedulers publish to.
     let announced = schedulers.events().publish(&[]).await;
