@@ -49,7 +49,7 @@ impl JobProofs {
     pub fn new(config: &Config) -> Self {
         let scheduler = &config.scheduler;
         JobProofs {
-            tolerance: Tolerance { skew: scheduler.clock_skew, after_expiry: scheduler.fetch_lease },
+            tolerance: Tolerance { skew: scheduler.clock_skew, after_start: scheduler.fetch_lease },
             unsigned_for: scheduler.unsigned_reports,
             known: Mutex::default(),
             refused: Mutex::default(),
