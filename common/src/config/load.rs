@@ -15,7 +15,7 @@ use super::{Config, DEFAULT_TOML, HostRule, default_table};
 use crate::suggest::{field_names, nearest};
 
 /// Variables of our prefix that are no configuration: other flags read them.
-const OTHER_VARIABLES: [&str; 5] = [
+const OTHER_VARIABLES: [&str; 6] = [
     "FEEDFLEET_SERVER",
     "FEEDFLEET_TOKEN",
     "FEEDFLEET_ADMIN_URL",
