@@ -111,7 +111,7 @@ pub(crate) async fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
             Server::Rabbitmq => rabbitmq::apply(&config, &user, args.vhost.as_deref(), url).await?,
         }
         setup.settings.iter().try_for_each(|setting| output::line(setting))?;
-        note!("user {} may do what {}s need; the lines above belong in their environment", user.name, user.role.name());
+        note!("user {} has the rights of a {}; the lines above are its settings", user.name, user.role.name());
     } else {
         output::line(&setup.commands)?;
         note!("{}", setup.paste);

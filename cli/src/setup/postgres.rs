@@ -7,7 +7,7 @@ use super::user::{Setup, User, is_server, path_of, setting};
 
 pub(super) fn setup(config: &Config, user: &User, database: Option<&str>) -> Setup {
     let role = role(config, user, database);
-    let settings = vec![setting(&config.store.url, "FEEDFLEET_STORE__URL", user, ("postgres", &role.database))];
+    let settings = vec![setting(&config.store.url, "FEEDFLEET_STORE__URL", user, "postgres", &role.database)];
     let paste = "paste these commands into psql, as an administrator of the server";
     Setup { paste, commands: role.script(), settings }
 }

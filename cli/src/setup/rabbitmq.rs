@@ -32,7 +32,7 @@ pub(super) fn setup(config: &Config, user: &User, vhost: Option<&str>) -> anyhow
     lines.push(format!("rabbitmqctl set_user_tags '{name}'"));
     lines.push(format!("rabbitmqctl set_permissions -p '{vhost}' '{name}' '{configure}' '{write}' '{read}'"));
     let path = if vhost == "/" { "%2f" } else { vhost.as_str() };
-    let settings = vec![setting(&config.queue.url, "FEEDFLEET_QUEUE__URL", user, ("amqps", path))];
+    let settings = vec![setting(&config.queue.url, "FEEDFLEET_QUEUE__URL", user, "amqps", path)];
     let paste = "paste these commands into a shell at a node of the broker, as a user who may call rabbitmqctl";
     Ok(Setup { paste, commands: lines.join("\n"), settings })
 }

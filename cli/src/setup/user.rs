@@ -56,27 +56,53 @@ pub(super) fn is_server(url: &str) -> bool {
     !(url.starts_with("memory:") || url.starts_with("sqlite:"))
 }
 
-/// The setting for a role: the configured URL with this user in it, or one with `HOST` where nothing is configured.
-pub(super) fn setting(config_url: &str, variable: &str, user: &User, otherwise: (&str, &str)) -> String {
-    let (scheme, path) = otherwise;
+/// The setting for a role: the configured URL with this user and path in it, or one with `HOST` where nothing is configured.
+pub(super) fn setting(configured: &str, variable: &str, user: &User, scheme: &str, path: &str) -> String {
     let login = format!("{}:{}", user.name, user.password.reveal());
-    let configured = is_server(config_url).then(|| common::config::hosts_of(config_url)).flatten();
-    let url = match configured {
+    let known = is_server(configured).then(|| common::config::hosts_of(configured)).flatten();
+    let (scheme, hosts, query) = match known {
         Some((before, hosts, after)) => {
             let scheme = before.split("://").next().unwrap_or(scheme);
-            format!("{scheme}://{login}@{}{after}", hosts.join(","))
+            (scheme, hosts.join(","), after.find('?').map_or("", |at| &after[at..]))
         }
-        None => format!("{scheme}://{login}@HOST/{path}"),
+        None => (scheme, "HOST".to_owned(), ""),
     };
-    format!("{variable}={url}")
+    format!("{variable}={scheme}://{login}@{hosts}/{path}{query}")
 }
 
 /// The settings of both Redis servers, which may be one.
 pub(super) fn redis_settings(config: &Config, user: &User) -> Vec<String> {
-    let gate = setting(&config.gate.url, "FEEDFLEET_GATE__URL", user, ("redis", ""));
-    let schedule = setting(&config.schedule.url, "FEEDFLEET_SCHEDULE__URL", user, ("redis", ""));
+    let of = |url: &str, variable| setting(url, variable, user, "redis", path_of(url).unwrap_or_default());
+    let gate = of(&config.gate.url, "FEEDFLEET_GATE__URL");
     match user.role {
-        Role::Scheduler => vec![gate, schedule],
+        Role::Scheduler => vec![gate, of(&config.schedule.url, "FEEDFLEET_SCHEDULE__URL")],
         Role::Worker => vec![gate],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_the_configured_url_with_the_user_in_place_of_another() {
+        let password = ServerPassword::read("0123456789abcdef").unwrap();
+        let user = User { role: Role::Worker, name: "w".into(), password, logins: false };
+        let of = |url: &str, path| setting(url, "URL", &user, "amqps", path);
+        assert_eq!(of("memory:", "%2f"), "URL=amqps://w:0123456789abcdef@HOST/%2f");
+        assert_eq!(
+            of("amqp://guest:guest@a:5672,b:5673/old?heartbeat=9", "new"),
+            "URL=amqp://w:0123456789abcdef@a:5672,b:5673/new?heartbeat=9"
+        );
+        assert_eq!(path_of("postgres://u@h/db?sslmode=require"), Some("db"));
+        assert_eq!(path_of("redis://h:6379"), None);
+    }
+
+    #[test]
+    fn names_need_no_quotes() {
+        assert!(user_name("fleet-worker.2").is_ok());
+        for name in ["", "a b", "a'b", "a\"b", "$(id)"] {
+            assert!(user_name(name).is_err(), "{name}");
+        }
     }
 }

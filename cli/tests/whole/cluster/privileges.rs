@@ -99,21 +99,28 @@ fn port(servers: &Servers, name: &str) -> String {
     std::fs::read_to_string(servers.folder().join(format!("{name}.port"))).unwrap().trim().to_owned()
 }
 
-/// The broker's own tool, on the path as at a node of the broker.
+/// A shell with the broker's own tools on its path, as at a node of the broker.
 fn with_rabbitmqctl(servers: &Servers, folder: &Path) -> Command {
-    let tool = folder.join("rabbitmqctl");
+    for name in ["rabbitmqctl", "rabbitmq-plugins"] {
+        tool(servers, folder, name);
+    }
+    let mut shell = Command::new("sh");
+    shell.arg("-es").env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()));
+    shell
+}
+
+fn tool(servers: &Servers, folder: &Path, name: &str) {
+    let tool = folder.join(name);
     let script = format!(
         "#!/bin/sh\nexport HOME='{home}' RABBITMQ_CONF_ENV_FILE=/dev/null ERL_EPMD_PORT={epmd}\n\
-         exec /usr/lib/rabbitmq/bin/rabbitmqctl --node t{port}@localhost \"$@\"\n",
+         export RABBITMQ_ENABLED_PLUGINS_FILE='{home}/enabled_plugins'\n\
+         exec /usr/lib/rabbitmq/bin/{name} --node t{port}@localhost \"$@\"\n",
         home = servers.folder().join("rabbitmq").display(),
         epmd = port(servers, "epmd"),
         port = port(servers, "rabbitmq"),
     );
     std::fs::write(&tool, script).unwrap();
     std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let mut shell = Command::new("sh");
-    shell.arg("-es").env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()));
-    shell
 }
 
 /// The users of both roles, made with the printed commands.
@@ -414,4 +421,76 @@ async fn jobs_with_logins_go_to_workers_with_the_key_and_no_other_can_take_or_op
     thief.close().await;
     keyless.stop().await;
     scheduler.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn setup_applies_the_same_users_over_administrators_urls() {
+    let servers = Servers::own(false);
+    let namespace = format!("least-{}", rand::rng().random::<u32>());
+    let folder = tempfile::tempdir().unwrap();
+    let management = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let enable = format!(
+        "rabbitmqctl eval 'application:load(rabbitmq_management), application:set_env(rabbitmq_management, tcp_config, \
+         [{{port, {}}}, {{ip, \"127.0.0.1\"}}]).'\nrabbitmq-plugins enable rabbitmq_management\n",
+        management.port()
+    );
+    paste(&mut with_rabbitmqctl(&servers, folder.path()), &enable);
+    let broker = format!("http://guest:guest@{management}");
+
+    let worker = ["--role", "worker"];
+    let scheduler = ["--role", "scheduler"];
+    let applied = |server: &str, arguments: &[&str], admin: &str| {
+        let arguments = [&[server][..], arguments].concat();
+        setup(&servers, &namespace, &arguments, Some(admin));
+        // The second password counts.
+        setup(&servers, &namespace, &arguments, Some(admin))
+    };
+    let redis = applied("redis", &worker, &servers.redis).setting("FEEDFLEET_GATE__URL");
+    let mut connection = redis::Client::open(redis).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let ours = format!("{{{namespace}}}:gate:host:a:80");
+    let none: Option<String> = redis::cmd("GET").arg(ours).query_async(&mut connection).await.unwrap();
+    assert_eq!(none, None);
+    redis::cmd("FLUSHALL").exec_async(&mut connection).await.unwrap_err();
+
+    let more = [&scheduler[..], &["--database", "fleet db"]].concat();
+    let postgres = applied("postgres", &more, &servers.postgres).setting("FEEDFLEET_STORE__URL");
+    ask_for_passwords(&servers, &format!("\"{namespace}-scheduler\"")).await;
+    let store =
+        store::postgres::PostgresStore::open(&postgres.replace("fleet db", "fleet%20db"), &namespace).await.unwrap();
+    assert!(store.feeds(&store::FeedQuery { limit: 1, ..store::FeedQuery::default() }).await.unwrap().items.is_empty());
+    let refused = setup_fails(
+        &servers,
+        &["postgres", "--role", "scheduler", "--apply"],
+        &postgres.replace("fleet db", "fleet%20db"),
+    );
+    assert!(refused.contains("make the role") && !refused.contains(&postgres), "{refused}");
+    assert!(setup(&servers, &namespace, &["postgres", "--role", "worker"], None).commands.contains("need no role"));
+
+    let more = [&worker[..], &["--vhost", "fleets"]].concat();
+    let worker_queue = applied("rabbitmq", &more, &broker).setting("FEEDFLEET_QUEUE__URL");
+    let more = [&scheduler[..], &["--vhost", "fleets"]].concat();
+    let scheduler_queue = applied("rabbitmq", &more, &broker).setting("FEEDFLEET_QUEUE__URL");
+    let metrics = Metrics::new();
+    let schedulers = Broker::connect(&scheduler_queue, &namespace, &metrics).unwrap();
+    let workers = Broker::connect(&worker_queue, &namespace, &metrics).unwrap().declaring_nothing();
+    let (sent, received) =
+        (schedulers.queue::<FetchReport>(Prefetch::Unacked(1)), workers.queue::<FetchReport>(Prefetch::Unacked(1)));
+    until("the queue is declared", async || sent.depth().await.is_ok() && received.check().await.is_ok()).await;
+    let refused = setup_fails(
+        &servers,
+        &["rabbitmq", "--role", "worker", "--apply"],
+        &format!("http://guest:wrong@{management}"),
+    );
+    assert!(refused.contains("401") && !refused.contains("wrong"), "{refused}");
+    schedulers.close().await;
+    workers.close().await;
+}
+
+/// What it says when it does not work.
+fn setup_fails(servers: &Servers, arguments: &[&str], admin: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_feedfleet"));
+    command.arg("setup").args(arguments).env("FEEDFLEET_QUEUE__URL", &servers.rabbitmq);
+    let output = command.env("FEEDFLEET_ADMIN_URL", admin).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8(output.stderr).unwrap()
 }
