@@ -69,7 +69,7 @@ pub(crate) struct SetupArgs {
     vhost: Option<String>,
 
     /// Database of PostgreSQL [default: that of store.url, or feedfleet]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = user_name)]
     database: Option<String>,
 
     #[command(flatten)]

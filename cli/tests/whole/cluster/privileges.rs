@@ -452,17 +452,12 @@ async fn setup_applies_the_same_users_over_administrators_urls() {
     assert_eq!(none, None);
     redis::cmd("FLUSHALL").exec_async(&mut connection).await.unwrap_err();
 
-    let more = [&scheduler[..], &["--database", "fleet db"]].concat();
+    let more = [&scheduler[..], &["--database", "fleetdb"]].concat();
     let postgres = applied("postgres", &more, &servers.postgres).setting("FEEDFLEET_STORE__URL");
     ask_for_passwords(&servers, &format!("\"{namespace}-scheduler\"")).await;
-    let store =
-        store::postgres::PostgresStore::open(&postgres.replace("fleet db", "fleet%20db"), &namespace).await.unwrap();
+    let store = store::postgres::PostgresStore::open(&postgres, &namespace).await.unwrap();
     assert!(store.feeds(&store::FeedQuery { limit: 1, ..store::FeedQuery::default() }).await.unwrap().items.is_empty());
-    let refused = setup_fails(
-        &servers,
-        &["postgres", "--role", "scheduler", "--apply"],
-        &postgres.replace("fleet db", "fleet%20db"),
-    );
+    let refused = setup_fails(&servers, &["postgres", "--role", "scheduler", "--apply"], &postgres);
     assert!(refused.contains("make the role") && !refused.contains(&postgres), "{refused}");
     assert!(setup(&servers, &namespace, &["postgres", "--role", "worker"], None).commands.contains("need no role"));
 
