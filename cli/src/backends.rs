@@ -15,6 +15,7 @@ use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::queue::Queue;
+use common::queue::logins::JobsAndLogins;
 use common::queue::memory::MemoryQueue;
 use common::queue::rabbitmq::{Broker, Prefetch};
 use common::redis::RedisServer;
@@ -74,14 +75,14 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// What the configuration names. Servers that are away are connected to when they come.
+    /// What the configuration names; a worker has no `store`, and declares no queue. Servers that are away are connected to when they come.
     pub(crate) async fn open(
         config: &Config,
         metrics: &Metrics,
         store: Option<&dyn Store>,
         clock: &dyn Clock,
     ) -> anyhow::Result<Self> {
-        let (jobs, reports, broker) = queues(config, metrics)?;
+        let (jobs, reports, broker) = queues(config, metrics, store.is_some())?;
         let mut links =
             Links { gate: Arc::new(MemoryGate::new(clock.now())), jobs, reports, embedded_gate: None, broker };
         if config.gate.url == "memory:" {
@@ -130,15 +131,20 @@ impl Links {
 
 type Queues = (Arc<dyn Queue<FetchJob>>, Arc<dyn Queue<FetchReport>>, Option<Arc<Broker>>);
 
-fn queues(config: &Config, metrics: &Metrics) -> anyhow::Result<Queues> {
+fn queues(config: &Config, metrics: &Metrics, declares: bool) -> anyhow::Result<Queues> {
     if config.queue.url == "memory:" {
         return Ok((Arc::new(MemoryQueue::new(JOB_BYTES)), Arc::new(MemoryQueue::new(REPORT_BYTES)), None));
     }
     let broker = Broker::connect(&config.queue.url, &config.namespace, metrics).context("queue.url")?;
+    let broker = if declares { broker } else { broker.declaring_nothing() };
     let messages = (2 * config.worker.held_jobs()).div_ceil(config.worker.job_batch).max(2);
-    let jobs = broker.queue::<FetchJob>(Prefetch::Untaken(u16::try_from(messages).unwrap_or(u16::MAX)));
+    let prefetch = Prefetch::Untaken(u16::try_from(messages).unwrap_or(u16::MAX));
+    let mut jobs: Arc<dyn Queue<FetchJob>> = Arc::new(broker.queue::<FetchJob>(prefetch));
+    if declares || !config.secrets.key.is_empty() {
+        jobs = Arc::new(JobsAndLogins::new(jobs, Arc::new(broker.queue_of_logins(prefetch))));
+    }
     let reports = broker.queue::<FetchReport>(Prefetch::Unacked(REPORT_MESSAGES));
-    Ok((Arc::new(jobs), Arc::new(reports), Some(Arc::new(broker))))
+    Ok((jobs, Arc::new(reports), Some(Arc::new(broker))))
 }
 
 async fn embedded_gate(

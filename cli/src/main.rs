@@ -49,6 +49,7 @@ mod reload;
 mod requeue;
 mod run;
 mod settings;
+mod setup;
 mod simulate;
 mod single;
 mod stats;
@@ -99,6 +100,7 @@ enum Command {
     Scheduler(cluster::SchedulerArgs),
     Worker(cluster::WorkerArgs),
     Migrate(migrate::MigrateArgs),
+    Setup(setup::SetupArgs),
     Backup(backup::BackupArgs),
     #[command(subcommand)]
     Feed(feed::FeedCommand),
@@ -158,6 +160,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Scheduler(args) => cluster::scheduler(&args).await,
         Command::Worker(args) => cluster::worker(&args).await,
         Command::Migrate(args) => migrate::run(&args).await,
+        Command::Setup(args) => setup::run(&args).await,
         Command::Backup(args) => backup::run(&args).await,
         Command::Feed(command) => feed::run(command).await,
         Command::Import(args) => import::import(&args).await,

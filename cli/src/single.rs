@@ -102,6 +102,7 @@ pub(crate) async fn fetch(
         subscribers,
         pushed: None,
         page: false,
+        mac: None,
     };
     let mut exchanges = Vec::new();
     let patience = config.fetch.timeout;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::document::{ContentHash, Validators};
 use crate::host::HostKey;
 use crate::host_gate::Ticket;
+use crate::job_mac::JobMac;
 use crate::known::KnownEntries;
 use crate::push::PushedBody;
 use crate::secrets::Sealed;
@@ -65,6 +66,9 @@ pub struct FetchJob {
     /// [`Self::url`] is a page of the feed's older entries ([`crate::archive`]), not the feed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub page: bool,
+    /// The scheduler's authentication code, which the report echoes; `None`: of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<JobMac>,
 }
 
 /// How far redirects led a fetch, when the next host was busy: the next job of the feed goes on there.

@@ -22,6 +22,8 @@ pub mod host_name;
 pub mod html;
 pub mod input;
 pub mod job;
+pub mod job_keys;
+pub mod job_mac;
 pub mod known;
 pub mod labels;
 pub mod last_error;
@@ -35,6 +37,7 @@ pub mod queue;
 pub mod redis;
 pub mod report;
 pub mod secrets;
+pub mod server_password;
 pub mod suggest;
 mod sync;
 #[cfg(any(test, feature = "conformance"))]

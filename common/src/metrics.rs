@@ -104,6 +104,12 @@ pub struct Metrics {
     pub decisions: IntCounterVec,
     /// Reports for another version of their feed, which changed nothing.
     pub stale_reports: IntCounter,
+    /// Reports that answer no job of this fleet and were dropped, by reason.
+    pub refused_reports: IntCounterVec,
+    /// Reports without an authentication code that were accepted during an upgrade.
+    pub unsigned_reports: IntCounter,
+    /// Holds of hosts that reports named beside their jobs' own.
+    pub redirected_holds: IntCounter,
     /// Claims of feeds whose rows this program cannot read.
     pub unreadable_feeds: IntCounter,
     /// Requests to the API without a valid token.
@@ -232,6 +238,19 @@ impl Metrics {
             ),
             stale_reports: factory
                 .counter("stale_reports_total", "Reports of an outdated version, which changed nothing."),
+            refused_reports: factory.counters(
+                "refused_reports_total",
+                "Reports dropped because they answer no job of this fleet: forged ones, or those of an earlier version's workers.",
+                &["reason"],
+            ),
+            unsigned_reports: factory.counter(
+                "unsigned_reports_total",
+                "Reports without a signature that were accepted because the fleet was upgraded a short time ago.",
+            ),
+            redirected_holds: factory.counter(
+                "redirected_holds_total",
+                "Holds of a host to which a feed of another host redirected, by the worker's word.",
+            ),
             unreadable_feeds: factory.counter(
                 "unreadable_feeds_total",
                 "Claims of feeds whose rows in the store this program cannot read; they are not polled.",

@@ -5,6 +5,7 @@
 //! the first call after it finds the way back. What is not in here: what the scripts do, and any retry beyond the one that a
 //! lost connection asks for. Every script must bear being run twice, because one that timed out may still have run.
 
+pub mod rights;
 #[cfg(any(test, feature = "conformance"))]
 pub mod testing;
 #[cfg(test)]

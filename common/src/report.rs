@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::document::{Document, Validators};
 use crate::host::HostKey;
 use crate::job::Detour;
+use crate::job_mac::JobMac;
 use crate::outcome::{Blocker, FailureKind, OutcomeKind};
 use crate::time::Timestamp;
 use crate::url::{FeedId, FeedUrl, Version};
@@ -86,6 +87,9 @@ pub struct FetchReport {
     /// It is the report on a page of older entries ([`crate::job::FetchJob::page`]), not on a poll.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub page: bool,
+    /// The job's authentication code, echoed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<JobMac>,
 }
 
 /// Whether a HEAD before the GET told, or would have told, that nothing is new.
@@ -139,6 +143,7 @@ impl FetchReport {
             permanent_url: None,
             pushed: false,
             page: false,
+            mac: None,
         }
     }
 

@@ -96,6 +96,7 @@ fn job(poller: &Poller, number: i64, url: FeedUrl) -> FetchJob {
         subscribers: 3,
         pushed: None,
         page: false,
+        mac: None,
     }
 }
 

@@ -292,6 +292,7 @@ pub fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchRepo
         blocked_by: fetched.blocked_by,
         detour: fetched.detour.map(|detour| Detour { page: job.page, ..detour }),
         page: job.page,
+        mac: job.mac.clone(),
         // an actor's posts are found from the page itself
         announced: fetched.announced.into_iter().filter(|feed| !feed.is_actor()).map(|feed| feed.url).collect(),
     }

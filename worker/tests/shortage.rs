@@ -36,6 +36,7 @@ fn job(rules: &HostRules, url: &str) -> FetchJob {
         subscribers: 1,
         pushed: None,
         page: false,
+        mac: None,
     }
 }
 

@@ -16,6 +16,7 @@ fn help_texts_are_as_they_were_read_last() {
         &["run"],
         &["demo"],
         &["migrate"],
+        &["setup"],
         &["feed"],
         &["feed", "add"],
         &["feed", "list"],

@@ -17,8 +17,8 @@ use store::{
     Events, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, Hosts,
     JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, OwedPace, Page, Placement, Polls, PushCount,
     PushHeard, PushSubscription, PushWish, Pushes, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan,
-    RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, Subscribed, Subscriptions, Unmove, Unmoved, Unpushed,
-    Upkeep, Verdict,
+    RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, StoredJobKeys, Subscribed, Subscriptions, Unmove,
+    Unmoved, Unpushed, Upkeep, Verdict,
 };
 use store::{
     Advance, DeliveryShare, DeliveryTurn, HubFeed, NewSubscription, Stray, StrayQuery, Subscription,
@@ -382,6 +382,11 @@ impl Upkeep for SeenStore {
 
     async fn adjust_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError> {
         self.call("adjust_price", move |store| run(store.adjust_price(before, price))).await
+    }
+
+    async fn job_keys(&self, fresh: &[u8; 32], now: Timestamp) -> Result<StoredJobKeys, StoreError> {
+        let fresh = *fresh;
+        self.call("job_keys", move |store| run(store.job_keys(&fresh, now))).await
     }
 
     async fn old_seals(&self, current: &[u8], after: FeedId, limit: u32) -> Result<Vec<OldSeal>, StoreError> {

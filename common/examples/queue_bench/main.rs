@@ -163,5 +163,6 @@ fn job(n: usize) -> anyhow::Result<FetchJob> {
         subscribers: 12,
         pushed: None,
         page: false,
+        mac: None,
     })
 }

@@ -334,6 +334,9 @@ fn check_scheduler(scheduler: &SchedulerConfig, refusals: &mut Refusals) {
     refusals.positive("scheduler.fetch_lease", scheduler.fetch_lease);
     refusals.positive("scheduler.reconcile_interval", scheduler.reconcile_interval);
     refusals.at_least("scheduler.claim_batch", scheduler.claim_batch, 1);
+    let month = Duration::from_secs(30 * 24 * 3600);
+    let within = scheduler.unsigned_reports <= month;
+    refusals.require(within, "scheduler.unsigned_reports", || "must be at most 30d".into());
 }
 
 /// Reasons do not repeat the key's name.

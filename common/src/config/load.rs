@@ -15,8 +15,14 @@ use super::{Config, DEFAULT_TOML, HostRule, default_table};
 use crate::suggest::{field_names, nearest};
 
 /// Variables of our prefix that are no configuration: other flags read them.
-const OTHER_VARIABLES: [&str; 5] =
-    ["FEEDFLEET_SERVER", "FEEDFLEET_TOKEN", "FEEDFLEET_CONFIG", "FEEDFLEET_SERVICES", "FEEDFLEET_DURABLE"];
+const OTHER_VARIABLES: [&str; 6] = [
+    "FEEDFLEET_SERVER",
+    "FEEDFLEET_TOKEN",
+    "FEEDFLEET_ADMIN_URL",
+    "FEEDFLEET_CONFIG",
+    "FEEDFLEET_SERVICES",
+    "FEEDFLEET_DURABLE",
+];
 /// Variables of the tests begin so.
 const TEST_VARIABLES: &str = "FEEDFLEET_TEST_";
 

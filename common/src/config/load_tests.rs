@@ -203,6 +203,7 @@ fn keys_of_secrets_are_read_from_anywhere_and_shown_nowhere() {
 fn configurations_that_would_break_a_promise_are_refused_by_key() {
     let refused = [
         ("scheduler.fetch_lease", "30s"),
+        ("scheduler.unsigned_reports", "31d"),
         ("policy.salt", "1.5"),
         ("policy.salt", "nan"),
         ("policy.price", "0.0"),

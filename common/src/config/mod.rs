@@ -315,6 +315,8 @@ pub struct SchedulerConfig {
     pub reconcile_interval: Duration,
     #[serde(with = "text")]
     pub clock_skew: Duration,
+    #[serde(with = "text")]
+    pub unsigned_reports: Duration,
 }
 
 /// `[worker]`

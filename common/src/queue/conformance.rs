@@ -80,6 +80,7 @@ pub fn job(n: i64) -> FetchJob {
         subscribers: 1,
         pushed: None,
         page: false,
+        mac: None,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::entry::{Enclosure, Entry, Fingerprint};
 use crate::host::HostKey;
 use crate::host_gate::Ticket;
 use crate::job::FetchJob;
+use crate::job_mac::JobMac;
 use crate::known::KnownEntries;
 use crate::outcome::FailureKind;
 use crate::report::{FetchReport, Outcome};
@@ -51,6 +52,7 @@ fn jobs() -> Vec<FetchJob> {
         subscribers: 12,
         pushed: None,
         page: false,
+        mac: Some(JobMac { key: 1, issued: at(0), expires: at(60), code: "code".into() }),
     };
     let bare = FetchJob {
         validators: Validators::default(),
@@ -149,6 +151,7 @@ fn reports() -> Vec<FetchReport> {
         permanent_url: None,
         pushed: false,
         page: false,
+        mac: Some(JobMac { key: 1, issued: at(0), expires: at(60), code: "code".into() }),
     };
     outcomes.into_iter().map(report).collect()
 }

@@ -16,6 +16,7 @@ mod announce;
 pub mod conformance;
 #[cfg(test)]
 mod golden_tests;
+pub mod logins;
 pub mod memory;
 pub mod rabbitmq;
 
@@ -30,6 +31,8 @@ pub use announce::{Announce, Announcement, Published};
 pub trait Message: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
     /// The queue's name inside its namespace, and the label of its metrics.
     const QUEUE: &'static str;
+    /// Workers publish it, who may publish nothing else: through a separate exchange.
+    const BY_WORKERS: bool;
     /// How often a message may be delivered before it goes to the dead letters; `None`: for ever, because an outage of
     /// ours must not discard it.
     const DELIVERY_LIMIT: Option<u32>;
@@ -37,11 +40,13 @@ pub trait Message: Serialize + DeserializeOwned + Clone + Send + Sync + 'static 
 
 impl Message for crate::job::FetchJob {
     const QUEUE: &'static str = "jobs";
+    const BY_WORKERS: bool = false;
     const DELIVERY_LIMIT: Option<u32> = Some(20);
 }
 
 impl Message for crate::report::FetchReport {
     const QUEUE: &'static str = "reports";
+    const BY_WORKERS: bool = true;
     const DELIVERY_LIMIT: Option<u32> = None;
 }
 

@@ -2,6 +2,7 @@
 
 pub mod failure_log;
 pub mod gate;
+pub mod job_proofs;
 pub mod live_config;
 pub mod load;
 pub mod our_fault;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use common::config::Config;
 
 use gate::GateState;
+use job_proofs::JobProofs;
 use live_config::LiveConfig;
 use load::Load;
 use our_fault::OurFault;
@@ -57,6 +59,8 @@ pub struct Condition {
     pub pause: Pause,
     /// Whether the host gate lets requests start.
     pub gate: GateState,
+    /// Which reports answer jobs of this fleet.
+    pub proofs: JobProofs,
     /// Whether polling makes progress.
     pub watchdog: Watchdog,
 }
@@ -76,6 +80,7 @@ impl Condition {
             worst: WorstHosts::default(),
             pause: Pause::default(),
             gate: GateState::default(),
+            proofs: JobProofs::new(config),
             watchdog: Watchdog::default(),
         }
     }

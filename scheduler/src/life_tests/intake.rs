@@ -120,6 +120,7 @@ async fn settlements_go_on_while_the_queue_does_not_tell_its_depth() {
             let version = fleet.feed(id).await.version;
             let host = fleet.feed(id).await.host;
             let report = FetchReport::of(id, version, host, fleet.clock.now(), not_modified());
+            let report = fleet.signed(report).await;
             reports.publish(&[report]).await.unwrap();
             until(async || fleet.feed(id).await.version > version).await;
         }
@@ -142,7 +143,7 @@ async fn a_hold_is_on_the_gate_before_its_report_can_be_settled() {
         let now = fleet.clock.now();
         for (id, outcome) in [(slow, not_modified()), (held, Outcome::Throttled { retry_after: None })] {
             let feed = fleet.feed(id).await;
-            let report = FetchReport::of(id, feed.version, feed.host, now, outcome);
+            let report = fleet.signed(FetchReport::of(id, feed.version, feed.host, now, outcome)).await;
             fleet.reports.publish(&[report]).await.unwrap();
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

@@ -8,6 +8,7 @@ mod intake;
 mod logs;
 mod names;
 mod pause;
+mod proofs;
 mod redirects;
 mod refusals;
 mod requeue;
@@ -161,12 +162,23 @@ impl Fleet {
         self.ops.gate.release(&permit, Release { remember_until, next_start_in: None }, now).await.unwrap();
         report(job, now, outcome)
     }
+
+    /// The report as the worker sends it that was given this very job.
+    async fn signed(&self, report: FetchReport) -> FetchReport {
+        let FetchReport { feed, version, host, answers_wake: wake_at, .. } = report.clone();
+        let expires = report.started.after(Duration::from_secs(60));
+        let mut job =
+            [FetchJob { feed, version, host, wake_at, expires, ..common::queue::conformance::job(report.feed.0) }];
+        self.ops.condition.proofs.sign(&mut job, &*self.ops.store, report.started).await.unwrap();
+        FetchReport { mac: job[0].mac.clone(), ..report }
+    }
 }
 
 fn report(job: &FetchJob, started: Timestamp, outcome: Outcome) -> FetchReport {
     FetchReport {
         duration: Duration::from_millis(20),
         answers_wake: job.wake_at,
+        mac: job.mac.clone(),
         ..FetchReport::of(job.feed, job.version, job.host.clone(), started, outcome)
     }
 }

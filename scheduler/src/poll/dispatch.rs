@@ -184,6 +184,8 @@ impl Dispatcher {
             return Ok(Round { queue_full: true, ..Round::default() });
         }
         let limit = room.min(scheduler.claim_batch).min(room_in_queue);
+        // Before anything is claimed: a job without a signature is work whose report nobody believes.
+        self.condition.proofs.ready(&*self.store, now).await?;
         let claims = self.claim(now, limit).await?;
         if claims.is_empty() {
             return Ok(Round::default());
@@ -278,6 +280,7 @@ impl Dispatcher {
         }
         self.schedule.park(&parkings).await?;
         self.schedule.unpark(&wide).await?;
+        self.condition.proofs.sign(&mut jobs, &*self.store, now).await?;
         let (published, failure) = self.publish(&jobs, now).await;
         // Those that are in the queue are hidden for as long as they need, whatever became of the others.
         self.schedule.extend(&published, now.after(self.lease())).await?;
@@ -397,5 +400,6 @@ pub(crate) fn job(row: JobRow, request: ReserveRequest, ticket: Ticket, now: Tim
         subscribers: row.subscribers,
         pushed: None,
         page: row.page,
+        mac: None,
     }
 }

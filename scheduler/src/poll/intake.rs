@@ -164,6 +164,14 @@ impl Intake {
             drop(taken);
             return self.pause_until_schedule_answers(state, clock, stop).await;
         };
+        // What answers no job of ours is dropped first, and acknowledged with what came beside it.
+        for delivery in &mut taken {
+            let Results { store, metrics, condition, .. } = &*self.results;
+            if let Err(error) = condition.proofs.keep(&mut delivery.items, &**store, metrics, now).await {
+                drop(taken);
+                return self.note(state, Err(error.into()));
+            }
+        }
         let reports = taken.iter().flat_map(|delivery| &delivery.items);
         match self.results.hold_hosts(reports, now).await {
             Ok(()) => taken.into_iter().for_each(|delivery| state.gathered.take(delivery)),

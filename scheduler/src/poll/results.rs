@@ -80,6 +80,8 @@ impl Results {
         let throttled = reports.filter_map(|report| {
             let finished = report.started.after(report.duration);
             let until = first_hold(report.outcome.rest()?, finished, config.policy.penalty.throttled);
+            // That a redirect led there is the worker's word: a job vouches for its own host only.
+            self.metrics.redirected_holds.inc_by(u64::from(report.answered_by.is_some()));
             Some((report.answering_host().clone(), until))
         });
         Ok(self.gate.hold(&throttled.collect::<Vec<_>>(), now).await?)

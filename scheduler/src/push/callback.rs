@@ -218,8 +218,11 @@ impl Callbacks {
             (Some(row), Some(body)) if feed.status == Status::Active => {
                 let pushed = PushedBody { content_type: delivery.content_type, body };
                 // First: a queue may forget what it took, and the hub sends nothing twice.
-                self.ops.store.await_push(of.feed, self.ops.clock.now()).await?;
-                self.ops.jobs.publish(&[self.job(row, feed.host, pushed)]).await?;
+                let now = self.ops.clock.now();
+                self.ops.store.await_push(of.feed, now).await?;
+                let mut job = [self.job(row, feed.host, pushed)];
+                self.ops.condition.proofs.sign(&mut job, &*self.ops.store, now).await?;
+                self.ops.jobs.publish(&job).await?;
                 self.count("websub");
             }
             // What is too large to be checked may be anybody's: it causes a poll, and says nothing of the hub.
@@ -300,6 +303,8 @@ impl Callbacks {
             subscribers: 0,
             pushed: Some(Box::new(pushed)),
             page: false,
+            // Signed when it is published.
+            mac: None,
         }
     }
 }

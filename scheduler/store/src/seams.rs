@@ -16,8 +16,8 @@ use crate::{
     Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery,
     HostRefusal, HostRow, HubFeed, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal,
     OwedPace, Page, Placement, PushCount, PushHeard, PushSubscription, PushWish, RefusedHost, RelayTurn, Requeue,
-    RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, Stray, StrayQuery, Subscribed,
-    Subscription, SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Unpushed, Verdict,
+    RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, StoredJobKeys, Stray, StrayQuery,
+    Subscribed, Subscription, SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Unpushed, Verdict,
 };
 
 /// Everything at once, for the code that wires a fleet together.
@@ -418,6 +418,10 @@ pub trait Upkeep: Send + Sync {
 
     /// Sets the price if it still is `before`; false when somebody was faster.
     async fn adjust_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError>;
+
+    /// The keys with which schedulers sign jobs. Adds `fresh` first when there is none, or none made within the last 30 days; deletes
+    /// what is older than 60. Safe from several processes: all get the same keys.
+    async fn job_keys(&self, fresh: &[u8; 32], now: Timestamp) -> Result<StoredJobKeys, StoreError>;
 
     /// Feeds after `after` whose credentials do not begin with `current`, by number, at most `limit`.
     async fn old_seals(&self, current: &[u8], after: FeedId, limit: u32) -> Result<Vec<OldSeal>, StoreError>;

@@ -134,6 +134,7 @@ fn job(number: i64) -> FetchJob {
         subscribers: 1,
         pushed: None,
         page: false,
+        mac: None,
     }
 }
 

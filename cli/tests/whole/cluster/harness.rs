@@ -91,6 +91,11 @@ impl Servers {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Returns the folder of servers that belong to this test alone.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.own.as_ref().expect("shared servers are nobody's to change").folder.path().join("services")
+    }
+
     /// Sends a signal to a server's main process.
     pub(crate) fn signal(&self, name: &str, signal: &str) {
         self.ask(&["signal", name, signal]);
@@ -170,6 +175,11 @@ impl Cluster {
     /// Creates a cluster in its own namespace with these lines of configuration, without roles.
     pub(crate) async fn new(servers: &Servers, urls: Urls, config: &str) -> Self {
         let namespace = format!("whole-{}-{}", std::process::id(), rand::rng().random::<u32>());
+        Self::named(namespace, servers, urls, config).await
+    }
+
+    /// Creates a cluster in this namespace.
+    pub(crate) async fn named(namespace: String, servers: &Servers, urls: Urls, config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = PostgresStore::open(&servers.postgres, &namespace).await.unwrap();
         let cluster = Cluster { folder, namespace, urls, store, drain: Duration::ZERO };
@@ -222,21 +232,34 @@ impl Cluster {
 
     /// Starts a role and waits until it reports its address.
     pub(crate) fn start(&self, kind: Kind) -> Role {
-        self.start_as(kind, Path::new(env!("CARGO_BIN_EXE_feedfleet")))
+        self.start_with(kind, &self.urls, &[])
     }
 
-    /// The same with another build of the program.
+    /// Starts a role with these servers and these further variables.
+    pub(crate) fn start_with(&self, kind: Kind, urls: &Urls, variables: &[(&str, &str)]) -> Role {
+        self.start_program(Path::new(env!("CARGO_BIN_EXE_feedfleet")), kind, urls, variables)
+    }
+
+    /// Starts a role of another build of the program.
     pub(crate) fn start_as(&self, kind: Kind, program: &Path) -> Role {
+        self.start_program(program, kind, &self.urls, &[])
+    }
+
+    fn start_program(&self, program: &Path, kind: Kind, urls: &Urls, variables: &[(&str, &str)]) -> Role {
         let name = match kind {
             Kind::Scheduler => "scheduler",
             Kind::Worker => "worker",
         };
         let mut command = Command::new(program);
         command.args([name, "--config", "config.toml", "--listen", "127.0.0.1:0"]).current_dir(self.folder.path());
-        command.env("FEEDFLEET_GATE__URL", &self.urls.redis).env("FEEDFLEET_QUEUE__URL", &self.urls.queue);
+        command.env("FEEDFLEET_GATE__URL", &urls.redis).env("FEEDFLEET_QUEUE__URL", &urls.queue);
+        command.envs(variables.iter().copied());
         if kind == Kind::Scheduler {
-            command.env("FEEDFLEET_API__DRAIN", format!("{}ms", self.drain.as_millis()));
-            command.env("FEEDFLEET_STORE__URL", &self.urls.store).env("FEEDFLEET_SCHEDULE__URL", &self.urls.redis);
+            // An older program does not know it.
+            if program == Path::new(env!("CARGO_BIN_EXE_feedfleet")) {
+                command.env("FEEDFLEET_API__DRAIN", format!("{}ms", self.drain.as_millis()));
+            }
+            command.env("FEEDFLEET_STORE__URL", &urls.store).env("FEEDFLEET_SCHEDULE__URL", &urls.redis);
         }
         Role { kind, process: Process::start(&mut command) }
     }

@@ -8,6 +8,7 @@ mod imports;
 mod kills;
 mod load;
 mod outages;
+mod privileges;
 mod readiness;
 mod relay;
 mod reload;

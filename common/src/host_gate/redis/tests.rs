@@ -269,10 +269,9 @@ async fn a_call_whose_answer_was_lost_is_sent_again_and_takes_nothing_twice() {
 #[tokio::test]
 async fn a_user_who_may_touch_gate_keys_only_can_do_all_that_a_worker_does() {
     let private = PrivateServer::started(&[]);
-    let rights = "~{acl}:gate:* resetchannels -@all +get +set +del +zadd +zrange +zremrangebyscore +zcount +pexpire \
-                  +time +info +eval +evalsha +script|load";
-    let mut words = vec!["ACL", "SETUSER", "worker", "on", ">p@ss/word"];
-    words.extend(rights.split_whitespace());
+    let rights = crate::redis::rights::of_worker("acl");
+    let mut words = vec!["ACL", "SETUSER", "worker", "reset", "on", ">p@ss/word"];
+    words.extend(rights.iter().map(String::as_str));
     assert_eq!(private.cli(&words), "OK");
     let url = format!("redis://worker:p%40ss%2Fword@127.0.0.1:{}/", private.port);
     let gate = RedisGate::new(RedisServer::connect(&url, "acl").unwrap(), Duration::ZERO);

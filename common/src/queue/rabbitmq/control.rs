@@ -43,7 +43,7 @@ impl Control {
             Some(channel) => channel,
             None => {
                 let channel = live.connection.create_channel().await?;
-                self.topology.declare(&channel).await?;
+                self.topology.prepare(&channel).await?;
                 channel
             }
         };

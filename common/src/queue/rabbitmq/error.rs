@@ -24,6 +24,11 @@ pub(super) enum BrokerError {
          choose another namespace"
     )]
     OtherSettings { queue: String, reason: String },
+    #[error(
+        "RabbitMQ has no queue or exchange {0} that this user may use; a scheduler declares it: start one of this version, and \
+         check this user's rights (feedfleet setup rabbitmq --role worker)"
+    )]
+    Undeclared(String),
     #[error("its connection is gone; the message comes again")]
     ReceiptGone,
     #[error(transparent)]

@@ -2,7 +2,7 @@
 //!
 //! Each process has two connections, so that a broker that takes no messages still takes acks, and one more where events are
 //! relayed, whose trouble is none of the queues'. Each is kept up by a
-//! supervisor of ours (`link`); a queue is declared by whoever opens a channel (`topology`); publishers wait each
+//! supervisor of ours (`link`); schedulers declare the queues whenever they open a channel, workers never do (`topology`); publishers wait each
 //! for its own confirmation (`publisher`); what arrived is acked in rows (`tags`).
 //!
 //! Beyond what the seam says: `receive` waits for a broker that is away, `publish` does so within its time limit, `depth`
@@ -15,6 +15,7 @@ mod error;
 mod exchange;
 mod link;
 mod publisher;
+mod rights;
 mod session;
 mod tags;
 #[cfg(test)]
@@ -38,9 +39,11 @@ use self::error::BrokerError;
 pub use self::exchange::Exchange;
 use self::link::{Herald, Link};
 use self::publisher::Publisher;
+pub use self::rights::Rights;
 use self::tags::Settling;
 use self::topology::Topology;
 use super::{Delivery, Message, Queue, QueueDepth, QueueError, Receipt, decode, encode};
+use crate::job::FetchJob;
 use crate::metrics::Metrics;
 
 /// What a message is taken to hold until a larger one was seen.
@@ -75,6 +78,7 @@ pub struct Broker {
     events: Mutex<Vec<Arc<Link>>>,
     limits: Limits,
     namespace: String,
+    declares: bool,
     dead_letters: IntCounterVec,
     too_new: IntCounterVec,
     queues: Mutex<Vec<Arc<Halves>>>,
@@ -100,16 +104,32 @@ impl Broker {
             events: Mutex::default(),
             limits: Limits::default(),
             namespace: namespace.to_owned(),
+            declares: true,
             dead_letters: metrics.dead_letters.clone(),
             too_new: metrics.too_new.clone(),
             queues: Mutex::default(),
         })
     }
 
+    /// The same for a process that may not declare queues: it waits until another one has declared them.
+    #[must_use]
+    pub fn declaring_nothing(self) -> Self {
+        Broker { declares: false, ..self }
+    }
+
     /// A queue of this broker. It is consumed only once somebody receives; then the broker sends ahead what `prefetch`
     /// allows.
     pub fn queue<T: Message>(&self, prefetch: Prefetch) -> RabbitQueue<T> {
-        let topology = Topology::of::<T>(&self.namespace);
+        self.queue_named(T::QUEUE, prefetch)
+    }
+
+    /// A further queue of jobs, for those that need a login.
+    pub fn queue_of_logins(&self, prefetch: Prefetch) -> RabbitQueue<FetchJob> {
+        self.queue_named("jobs.logins", prefetch)
+    }
+
+    fn queue_named<T: Message>(&self, name: &str, prefetch: Prefetch) -> RabbitQueue<T> {
+        let topology = Topology::of::<T>(&self.namespace, name, self.declares);
         let (publishing, consuming) = (self.links.publishing.view(), self.links.consuming.view());
         let halves = Arc::new(Halves {
             publisher: Publisher::new(publishing.clone(), topology.clone(), self.limits.publish),

@@ -25,6 +25,12 @@ const LEAST_KB: u32 = 64;
 const REDECLARE_DELAY: Duration = Duration::from_secs(1);
 pub(super) const PERSISTENT: u8 = 2;
 
+/// A channel, and the exchange that leads to the queue.
+struct Open {
+    channel: Channel,
+    exchange: ShortString,
+}
+
 /// Publishes to one queue.
 pub(super) struct Publisher {
     view: View,
@@ -32,7 +38,9 @@ pub(super) struct Publisher {
     /// How long a message may take from `publish` to its confirmation.
     limit: Duration,
     window: Arc<Semaphore>,
-    channel: Mutex<Option<Arc<Channel>>>,
+    open: Mutex<Option<Arc<Open>>>,
+    /// Why the last attempt to open a channel failed.
+    failure: Mutex<Option<BrokerError>>,
     /// One at a time opens a channel.
     opening: tokio::sync::Mutex<()>,
 }
@@ -40,8 +48,8 @@ pub(super) struct Publisher {
 impl Publisher {
     pub(super) fn new(view: View, topology: Topology, limit: Duration) -> Self {
         let window = Arc::new(Semaphore::new(WINDOW_KB as usize));
-        let (channel, opening) = Default::default();
-        Publisher { view, topology, limit, window, channel, opening }
+        let (open, failure, opening) = Default::default();
+        Publisher { view, topology, limit, window, open, failure, opening }
     }
 
     /// Publishes a message and waits until the broker has it safe.
@@ -62,9 +70,8 @@ impl Publisher {
         let Ok(ready) = tokio::time::timeout_at(deadline, self.ready(bytes.len())).await else {
             return Err(self.timeout_cause());
         };
-        let (channel, room) = ready?;
-        let queue = self.topology.queue.clone();
-        let mut sending = Box::pin(send(channel, queue, Arc::clone(bytes), room));
+        let (open, room) = ready?;
+        let mut sending = Box::pin(send(open, self.topology.clone(), Arc::clone(bytes), room));
         if let Ok(sent) = tokio::time::timeout_at(deadline, &mut sending).await {
             return sent;
         }
@@ -83,44 +90,51 @@ impl Publisher {
     }
 
     /// Room in the window and a channel that the broker listens to.
-    async fn ready(&self, bytes: usize) -> Result<(Arc<Channel>, OwnedSemaphorePermit), BrokerError> {
+    async fn ready(&self, bytes: usize) -> Result<(Arc<Open>, OwnedSemaphorePermit), BrokerError> {
         let size = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).clamp(LEAST_KB, WINDOW_KB);
         let room = Arc::clone(&self.window).acquire_many_owned(size).await.map_err(|_| BrokerError::Closed)?;
         let mut backoff = Backoff::new();
         loop {
             match self.channel().await {
-                Ok(channel) => return Ok((channel, room)),
+                Ok(open) => {
+                    *crate::lock(&self.failure) = None;
+                    return Ok((open, room));
+                }
                 Err(trouble @ (BrokerError::OtherSettings { .. } | BrokerError::Closed)) => return Err(trouble),
-                Err(_) => tokio::time::sleep(backoff.delay()).await,
+                Err(trouble) => {
+                    *crate::lock(&self.failure) = Some(trouble);
+                    tokio::time::sleep(backoff.delay()).await;
+                }
             }
         }
     }
 
-    async fn channel(&self) -> Result<Arc<Channel>, BrokerError> {
+    async fn channel(&self) -> Result<Arc<Open>, BrokerError> {
         let live = self.view.up().await?;
         live.unblocked().await?;
-        if let Some(channel) = self.open_channel() {
-            return Ok(channel);
+        if let Some(open) = self.open_channel() {
+            return Ok(open);
         }
         let _opening = self.opening.lock().await;
-        if let Some(channel) = self.open_channel() {
-            return Ok(channel);
+        if let Some(open) = self.open_channel() {
+            return Ok(open);
         }
-        let channel = Arc::new(self.open(&live).await?);
-        *crate::lock(&self.channel) = Some(Arc::clone(&channel));
-        Ok(channel)
+        let open = Arc::new(self.open(&live).await?);
+        *crate::lock(&self.open) = Some(Arc::clone(&open));
+        Ok(open)
     }
 
-    fn open_channel(&self) -> Option<Arc<Channel>> {
-        let channel = crate::lock(&self.channel).clone();
-        channel.filter(|channel| channel.status().connected())
+    fn open_channel(&self) -> Option<Arc<Open>> {
+        let open = crate::lock(&self.open).clone();
+        open.filter(|open| open.channel.status().connected())
     }
 
-    async fn open(&self, live: &Live) -> Result<Channel, BrokerError> {
+    async fn open(&self, live: &Live) -> Result<Open, BrokerError> {
         let channel = live.connection.create_channel().await?;
-        self.topology.declare(&channel).await?;
+        self.topology.prepare(&channel).await?;
+        let exchange = self.topology.exchange(&live.connection).await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
-        Ok(channel)
+        Ok(Open { channel, exchange })
     }
 
     /// Why a message could not even be sent in time.
@@ -128,23 +142,27 @@ impl Publisher {
         match self.view.live().and_then(|live| live.blocked()) {
             Err(trouble) => trouble,
             Ok(()) if self.window.available_permits() < LEAST_KB as usize => BrokerError::WindowFull,
-            Ok(()) => BrokerError::Silent,
+            Ok(()) => match crate::lock(&self.failure).take() {
+                Some(undeclared @ BrokerError::Undeclared(_)) => undeclared,
+                _ => BrokerError::Silent,
+            },
         }
     }
 }
 
 /// Sends a message and waits for its confirmation; holds its place in the window until then.
 async fn send(
-    channel: Arc<Channel>,
-    queue: ShortString,
+    open: Arc<Open>,
+    topology: Topology,
     bytes: Arc<Vec<u8>>,
     _room: OwnedSemaphorePermit,
 ) -> Result<(), BrokerError> {
     let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
     let properties =
         BasicProperties::default().with_delivery_mode(PERSISTENT).with_content_type("application/json".into());
-    let refused = |error| too_large(&error, bytes.len()).unwrap_or(BrokerError::Client(error));
-    let published = channel.basic_publish("".into(), queue.clone(), options, &bytes, properties).await;
+    let refused = |error| too_large(&error, bytes.len()).unwrap_or_else(|| topology.undeclared(error));
+    let (Open { channel, exchange }, queue) = (&*open, &topology.queue);
+    let published = channel.basic_publish(exchange.clone(), queue.clone(), options, &bytes, properties).await;
     match published.map_err(refused)?.await.map_err(refused)? {
         Confirmation::Ack(None) => Ok(()),
         // A return of a message in the window may be told with its neighbour's confirmation. Both had to do with a

@@ -40,7 +40,7 @@ impl Session {
         prefetch: u16,
     ) -> Result<(Arc<Self>, Consumer), BrokerError> {
         let channel = live.connection.create_channel().await?;
-        topology.declare(&channel).await?;
+        topology.prepare(&channel).await?;
         // Per consumer: the other kind is gone from newer brokers.
         channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
         let session = Session {

@@ -93,6 +93,7 @@ macro_rules! stamp {
                 the_history_keeps_the_last_twenty_polls_newest_first;
                 the_pause_of_the_fleet_is_kept;
                 a_price_is_changed_only_by_who_knows_it;
+                all_schedulers_sign_with_the_same_keys_and_old_ones_are_deleted;
                 numbers_tell_what_is_there;
             }
             feeds {

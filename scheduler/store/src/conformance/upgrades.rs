@@ -35,6 +35,8 @@ pub(crate) fn rows_of_the_first_program(blob: &str, more: [&str; 2]) -> String {
 /// The last iteration inserts the rows into the current schema, as when an earlier program is still running.
 pub(crate) async fn what_any_earlier_program_left_is_brought_up_to_date_and_goes_on(backend: &dyn Backend) {
     let mut version = 0;
+    // For each version, whether its fleet may have workers that do not sign.
+    let mut unsigned = Vec::new();
     loop {
         version += 1;
         let old = backend.another();
@@ -53,9 +55,11 @@ pub(crate) async fn what_any_earlier_program_left_is_brought_up_to_date_and_goes
         assert_eq!(told(&*store).await, both);
         let audit = old.audit().await;
         assert_eq!(audit.kept, audit.right, "from schema {version}");
+        unsigned.push(store.job_keys(&[1; 32], at(40)).await.unwrap().unsigned_since.is_some());
         store.close().await;
     }
     assert!(version > 5, "there were more schemas than {version}");
+    assert!(unsigned[0] && !unsigned[unsigned.len() - 1] && unsigned.is_sorted_by_key(|may| !may), "{unsigned:?}");
 }
 
 /// Two branches that each add a migration may give both the same number.

@@ -27,6 +27,7 @@ mod open;
 mod push;
 mod requeues;
 mod search;
+pub mod setup;
 mod silence;
 mod subscriptions;
 #[cfg(test)]

@@ -12,8 +12,9 @@ use super::PostgresStore;
 use super::connection::{in_transaction, on_connection};
 use super::hosts::count_change;
 use super::urls::url_lock;
+use crate::job_keys::{deleted_before, renewed_before};
 use crate::row::{SealColumns, readable};
-use crate::{OldSeal, StoreError, StoreStats, Upkeep};
+use crate::{OldSeal, StoreError, StoreStats, StoredJobKeys, Upkeep};
 
 /// Rows of each kind that one call of `prune` deletes at most: some ten milliseconds for the others who wait to write.
 const PRUNED: i64 = 2_000;
@@ -88,6 +89,22 @@ impl Upkeep for PostgresStore {
         on_connection!(self, "change the price of a poll", |on| {
             let sql = "UPDATE store SET price = $2 WHERE price IS NOT DISTINCT FROM $1";
             Ok(sqlx::query(sql).bind(before).bind(price).execute(on).await?.rows_affected() > 0)
+        })
+    }
+
+    async fn job_keys(&self, fresh: &[u8; 32], now: Timestamp) -> Result<StoredJobKeys, StoreError> {
+        // Of two that make the first key at once, the second waits for the first and finds its number taken.
+        let make = "INSERT INTO job_keys (id, secret, made_at) SELECT coalesce(max(id), 0) + 1, $1, $2 FROM job_keys \
+                    HAVING coalesce(max(made_at), $3 - 1) < $3 ON CONFLICT DO NOTHING";
+        let delete = "DELETE FROM job_keys WHERE made_at < $1 AND id < (SELECT max(id) FROM job_keys)";
+        on_connection!(self, "read the keys that sign jobs", |on| {
+            let make = sqlx::query(make).bind(&fresh[..]).bind(now.millis()).bind(renewed_before(now));
+            make.execute(&mut *on).await?;
+            sqlx::query(delete).bind(deleted_before(now)).execute(&mut *on).await?;
+            let keys =
+                sqlx::query_as("SELECT id, secret, made_at FROM job_keys ORDER BY id").fetch_all(&mut *on).await?;
+            let unsigned = sqlx::query_scalar("SELECT unsigned_since FROM store").fetch_one(on).await?;
+            Ok(StoredJobKeys::of(keys, unsigned))
         })
     }
 

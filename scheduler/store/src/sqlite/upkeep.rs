@@ -8,8 +8,9 @@ use sqlx::SqliteConnection;
 
 use super::SqliteStore;
 use super::hosts::count_change;
+use crate::job_keys::{deleted_before, renewed_before};
 use crate::row::{SealColumns, readable};
-use crate::{OldSeal, StoreError, StoreStats, Upkeep};
+use crate::{OldSeal, StoreError, StoreStats, StoredJobKeys, Upkeep};
 
 /// Rows of each kind that one call of `prune` deletes at most: some ten milliseconds for the others who wait to write.
 const PRUNED: i64 = 2_000;
@@ -79,6 +80,24 @@ impl Upkeep for SqliteStore {
         let change = sqlx::query("UPDATE store SET price = ?2 WHERE price IS ?1").bind(before).bind(price);
         let done = change.execute(&self.writer).await.map_err(StoreError::on("change the price of a poll"))?;
         Ok(done.rows_affected() > 0)
+    }
+
+    async fn job_keys(&self, fresh: &[u8; 32], now: Timestamp) -> Result<StoredJobKeys, StoreError> {
+        const ACTION: &str = "read the keys that sign jobs";
+        const MAKE: &str = "INSERT INTO job_keys (id, secret, made_at) SELECT coalesce(max(id), 0) + 1, ?1, ?2 FROM job_keys \
+                            HAVING coalesce(max(made_at), ?3 - 1) < ?3";
+        const DELETE: &str = "DELETE FROM job_keys WHERE made_at < ?1 AND id < (SELECT max(id) FROM job_keys)";
+        let mut tx = self.write(ACTION).await?;
+        let make = sqlx::query(MAKE).bind(&fresh[..]).bind(now.millis()).bind(renewed_before(now));
+        make.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        let delete = sqlx::query(DELETE).bind(deleted_before(now));
+        delete.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        let keys = sqlx::query_as("SELECT id, secret, made_at FROM job_keys ORDER BY id").fetch_all(&mut *tx);
+        let keys = keys.await.map_err(StoreError::on(ACTION))?;
+        let unsigned = sqlx::query_scalar("SELECT unsigned_since FROM store").fetch_one(&mut *tx);
+        let unsigned = unsigned.await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(StoredJobKeys::of(keys, unsigned))
     }
 
     async fn old_seals(&self, current: &[u8], after: FeedId, limit: u32) -> Result<Vec<OldSeal>, StoreError> {

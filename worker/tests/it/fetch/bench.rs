@@ -103,6 +103,7 @@ impl Bench {
             subscribers: 3,
             pushed: None,
             page: false,
+            mac: None,
         }
     }
 

@@ -138,6 +138,7 @@ fn job(feed: i64, url: FeedUrl, host: common::host::HostKey, ticket: Ticket, exp
         signed: false,
         pushed: None,
         page: false,
+        mac: None,
     }
 }
 

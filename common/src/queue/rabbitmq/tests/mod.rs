@@ -5,11 +5,12 @@ mod ends;
 mod exchange;
 mod outages;
 mod own_broker;
+mod rights;
 mod tls;
 
 use std::ops::Deref;
 
-use lapin::options::QueueDeleteOptions;
+use lapin::options::{ExchangeDeleteOptions, QueueDeleteOptions};
 use lapin::{Channel, Connection, ConnectionProperties};
 
 use super::*;
@@ -67,9 +68,10 @@ impl<T: Message> TestQueue<T> {
         self.broker.close().await;
         let (_connection, channel) = bare().await;
         for queue in ["jobs", "reports"].map(|name| format!("{}.{name}", self.namespace)) {
-            for queue in [format!("{queue}.dead"), queue] {
+            for queue in [format!("{queue}.dead"), queue.clone()] {
                 channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();
             }
+            channel.exchange_delete(queue.into(), ExchangeDeleteOptions::default()).await.unwrap();
         }
     }
 }

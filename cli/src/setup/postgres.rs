@@ -1,0 +1,28 @@
+//! The schedulers' role at PostgreSQL.
+
+use common::config::Config;
+use store::postgres::setup::SchedulerRole;
+
+use super::user::{Setup, User, is_server, path_of, setting};
+
+pub(super) fn setup(config: &Config, user: &User, database: Option<&str>) -> Setup {
+    let role = role(config, user, database);
+    let settings = vec![setting(&config.store.url, "FEEDFLEET_STORE__URL", user, "postgres", &role.database)];
+    let paste = "paste these commands into psql, as an administrator of the server";
+    Setup { paste, commands: role.script(), settings }
+}
+
+pub(super) async fn apply(config: &Config, user: &User, database: Option<&str>, url: &str) -> anyhow::Result<()> {
+    Ok(role(config, user, database).apply(url).await?)
+}
+
+fn role(config: &Config, user: &User, database: Option<&str>) -> SchedulerRole {
+    let configured = is_server(&config.store.url).then(|| path_of(&config.store.url)).flatten();
+    SchedulerRole {
+        role: user.name.clone(),
+        // Not the password: statements may be logged.
+        password: user.password.postgres_verifier(),
+        database: database.or(configured).unwrap_or("feedfleet").to_owned(),
+        namespace: config.namespace.clone(),
+    }
+}

@@ -1,0 +1,38 @@
+//! A role's user at Redis.
+
+use anyhow::Context;
+use common::config::{Config, ServerConfig, without_password};
+use common::redis::rights::{Kept, of_scheduler, of_worker, set_user};
+
+use super::user::{Role, Setup, User, redis_settings};
+
+pub(super) fn setup(config: &Config, user: &User) -> Setup {
+    let rules = rules(config, user).join(" ");
+    let (name, hash) = (&user.name, user.password.redis_hash());
+    Setup {
+        paste: "paste this command into redis-cli at each node, replicas included, because users are not replicated; then run \
+                ACL SAVE, or without an aclfile CONFIG REWRITE, or the user is gone after a restart",
+        commands: format!("ACL SETUSER {name} reset on #{hash} {rules}"),
+        settings: redis_settings(config, user),
+    }
+}
+
+pub(super) async fn apply(config: &Config, user: &User, url: &str) -> anyhow::Result<()> {
+    let (hash, rules) = (user.password.redis_hash(), rules(config, user));
+    // Each node keeps its own users.
+    for node in ServerConfig::at(url).urls() {
+        let set = set_user(&node, &user.name, &hash, &rules).await;
+        let shown = without_password(&node);
+        if set.with_context(|| format!("cannot set user {} at {shown}", user.name))? == Kept::UntilRestart {
+            note!("{shown} has neither aclfile nor configuration file: the user is gone after its restart");
+        }
+    }
+    Ok(())
+}
+
+fn rules(config: &Config, user: &User) -> Vec<String> {
+    match user.role {
+        Role::Scheduler => of_scheduler(&config.namespace),
+        Role::Worker => of_worker(&config.namespace),
+    }
+}

@@ -1,0 +1,132 @@
+//! What Redis has to permit each role, as the rules of `ACL SETUSER`, and how they are set.
+//!
+//! Workers reach the keys of the host gate and no others, with the commands of the gate's scripts and no others: Redis checks both inside
+//! of scripts as well. Schedulers reach the schedule's keys too.
+
+use ::redis::{Client, RedisError};
+
+/// What connecting and running scripts needs: `INFO` and `TIME` are used by checks; `SELECT`, `ROLE`, `CLUSTER SLOTS`, `READONLY` and
+/// `ASKING` only by some URLs.
+const CONNECTION: [&str; 12] = [
+    "evalsha",
+    "eval",
+    "script|load",
+    "info",
+    "time",
+    "ping",
+    "select",
+    "role",
+    "cluster|slots",
+    "cluster|nodes",
+    "readonly",
+    "asking",
+];
+/// What the gate's scripts call.
+const GATE: [&str; 8] = ["get", "set", "del", "pexpire", "zadd", "zcount", "zrange", "zremrangebyscore"];
+/// What the schedule's scripts call beyond.
+const SCHEDULE: [&str; 14] = [
+    "exists",
+    "hdel",
+    "hlen",
+    "hmget",
+    "hscan",
+    "hset",
+    "hvals",
+    "unlink",
+    "zcard",
+    "zmscore",
+    "zpopmin",
+    "zrangebyscore",
+    "zrem",
+    "zscore",
+];
+
+/// Returns the rules of a scheduler's user, without name and password. They replace what the user had.
+pub fn of_scheduler(namespace: &str) -> Vec<String> {
+    let keys = ["gate", "schedule"].into_iter().flat_map(|part| keys(namespace, part));
+    rules(keys, CONNECTION.iter().chain(&GATE).chain(&SCHEDULE))
+}
+
+/// Returns the rules of a worker's user, without name and password. They replace what the user had.
+pub fn of_worker(namespace: &str) -> Vec<String> {
+    rules(keys(namespace, "gate").into_iter(), CONNECTION.iter().chain(&GATE))
+}
+
+/// The keys of one part: in one slot of a cluster, or spread over several, where more follows the namespace in the braces.
+fn keys(namespace: &str, part: &str) -> [String; 2] {
+    [format!("~{{{namespace}}}:{part}:*"), format!("~{{{namespace}:*}}:{part}:*")]
+}
+
+fn rules<'a>(keys: impl Iterator<Item = String>, commands: impl Iterator<Item = &'a &'a str>) -> Vec<String> {
+    keys.chain(commands.map(|command| format!("+{command}"))).collect()
+}
+
+/// Whether the server keeps a user beyond its next restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// In its file of users, or in its configuration file.
+    Saved,
+    /// It has neither.
+    UntilRestart,
+}
+
+/// Sets a user at the server of this administrator's URL: on, with this hash as its only password and these rules.
+pub async fn set_user(url: &str, user: &str, hash: &str, rules: &[String]) -> Result<Kept, RedisError> {
+    let mut connection = Client::open(url)?.get_multiplexed_async_connection().await?;
+    let mut set = ::redis::cmd("ACL");
+    set.arg("SETUSER").arg(user).arg("reset").arg("on").arg(format!("#{hash}")).arg(rules);
+    let () = set.query_async(&mut connection).await?;
+    for save in [["ACL", "SAVE"], ["CONFIG", "REWRITE"]] {
+        let saved: Result<(), RedisError> = ::redis::cmd(save[0]).arg(save[1]).query_async(&mut connection).await;
+        if saved.is_ok() {
+            return Ok(Kept::Saved);
+        }
+    }
+    Ok(Kept::UntilRestart)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    /// What the scripts of a folder call, of the tree and not of the binary: a file that nobody uses counts too.
+    fn called(folder: &str) -> BTreeSet<String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        let mut called = BTreeSet::new();
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "lua") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let calls = text.split("call('").chain(text.split("many('")).skip(1);
+            called.extend(calls.filter_map(|rest| rest.split_once('\'')).map(|(command, _)| command.to_lowercase()));
+        }
+        called.retain(|command| command.chars().all(|character| character.is_ascii_lowercase()) && !command.is_empty());
+        called
+    }
+
+    fn permitted(rules: &[String]) -> BTreeSet<String> {
+        rules.iter().filter_map(|rule| rule.strip_prefix('+')).map(ToOwned::to_owned).collect()
+    }
+
+    #[test]
+    fn a_user_may_call_what_its_scripts_call_and_nothing_more() {
+        let connection: BTreeSet<String> = CONNECTION.iter().map(|command| (*command).to_owned()).collect();
+        let mut gate = called("src/host_gate/redis");
+        gate.extend(called("src/redis"));
+        let beyond = |permitted: &BTreeSet<String>, called: &BTreeSet<String>| {
+            let unused: Vec<String> =
+                permitted.difference(called).filter(|it| !connection.contains(*it)).cloned().collect();
+            let missing: Vec<String> = called.difference(permitted).cloned().collect();
+            (unused, missing)
+        };
+        assert_eq!(beyond(&permitted(&of_worker("f")), &gate), (vec![], vec![]), "unused, missing");
+        let mut all = called("../scheduler/src/schedule/redis");
+        all.extend(gate);
+        assert_eq!(beyond(&permitted(&of_scheduler("f")), &all), (vec![], vec![]), "unused, missing");
+    }
+}

@@ -1,0 +1,137 @@
+//! Which reports are believed: those that prove, by a job's authentication code, that they answer a job of this fleet.
+//!
+//! The keys are the store's, shared by all schedulers and unknown to workers. A report that proves nothing is dropped before it
+//! touches a hold or the store, counted, and logged at a limited rate.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::config::Config;
+use common::job::FetchJob;
+use common::job_keys::{JobKeys, MacError, Tolerance, fresh_secret};
+use common::metrics::Metrics;
+use common::report::FetchReport;
+use common::time::Timestamp;
+use store::{Store, StoreError, StoredJobKeys};
+
+/// Between two looks at the store's keys. Far less than the time before a new key is used.
+const READ_EVERY: Duration = Duration::from_secs(60);
+/// Between two log lines about refused reports.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+
+/// Signs jobs, and recognises the reports on them.
+#[derive(Debug)]
+pub struct JobProofs {
+    tolerance: Tolerance,
+    /// How long reports without a code are accepted in a fleet that had worked without.
+    unsigned_for: Duration,
+    known: Mutex<Option<Known>>,
+    refused: Mutex<Refused>,
+}
+
+/// What was read from the store.
+#[derive(Clone, Debug)]
+struct Known {
+    keys: Arc<JobKeys>,
+    unsigned_since: Option<Timestamp>,
+    read: Timestamp,
+}
+
+/// Refused reports that were not logged yet.
+#[derive(Debug, Default)]
+struct Refused {
+    reports: u64,
+    logged: Option<Timestamp>,
+}
+
+impl JobProofs {
+    /// Nothing is signed or believed before the keys were read.
+    pub fn new(config: &Config) -> Self {
+        let scheduler = &config.scheduler;
+        JobProofs {
+            tolerance: Tolerance { skew: scheduler.clock_skew, after_start: scheduler.fetch_lease },
+            unsigned_for: scheduler.unsigned_reports,
+            known: Mutex::default(),
+            refused: Mutex::default(),
+        }
+    }
+
+    /// Signs jobs.
+    pub async fn sign(&self, jobs: &mut [FetchJob], store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
+        let known = self.known(store, now).await?;
+        jobs.iter_mut().for_each(|job| known.keys.sign(job, now));
+        Ok(())
+    }
+
+    /// Reads the keys unless they were read a moment ago. Keys that were read before serve while the store is away.
+    pub async fn ready(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
+        self.known(store, now).await.map(drop)
+    }
+
+    /// Keeps the reports that are believed.
+    pub async fn keep(
+        &self,
+        reports: &mut Vec<FetchReport>,
+        store: &dyn Store,
+        metrics: &Metrics,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let known = self.known(store, now).await?;
+        let may_be_unsigned = known.unsigned_since.is_some_and(|since| now < since.after(self.unsigned_for));
+        reports.retain(|report| match known.keys.verify(report, self.tolerance, now) {
+            Ok(()) => true,
+            Err(MacError::Missing) if may_be_unsigned => {
+                metrics.unsigned_reports.inc();
+                true
+            }
+            Err(error) => {
+                metrics.refused_reports.with_label_values(&[error.as_str()]).inc();
+                self.log(report, error, now);
+                false
+            }
+        });
+        Ok(())
+    }
+
+    async fn known(&self, store: &dyn Store, now: Timestamp) -> Result<Known, StoreError> {
+        let known = common::lock(&self.known).clone();
+        match known {
+            Some(known) if !now.is_time_again(known.read, READ_EVERY) => Ok(known),
+            known => match (read(store, now).await, known) {
+                (Ok(StoredJobKeys { keys, unsigned_since }), _) => {
+                    let known = Known { keys: Arc::new(JobKeys::new(&keys)), unsigned_since, read: now };
+                    *common::lock(&self.known) = Some(known.clone());
+                    Ok(known)
+                }
+                (Err(error), Some(known)) => {
+                    tracing::debug!(
+                        error = &error as &dyn std::error::Error,
+                        "the keys that sign jobs were not read again"
+                    );
+                    let known = Known { read: now, ..known };
+                    *common::lock(&self.known) = Some(known.clone());
+                    Ok(known)
+                }
+                (Err(error), None) => Err(error),
+            },
+        }
+    }
+
+    fn log(&self, report: &FetchReport, reason: MacError, now: Timestamp) {
+        let mut refused = common::lock(&self.refused);
+        refused.reports += 1;
+        if refused.logged.is_none_or(|logged| now.is_time_again(logged, LOG_EVERY)) {
+            refused.logged = Some(now);
+            let refused = std::mem::take(&mut refused.reports);
+            tracing::error!(
+                feed = %report.feed, host = %report.host, %reason, refused,
+                "reports that answer no job of this fleet are dropped: a process that publishes forged or very old reports, \
+                 or a worker of an earlier version (logged at most once a minute; see feedfleet_refused_reports_total)"
+            );
+        }
+    }
+}
+
+async fn read(store: &dyn Store, now: Timestamp) -> Result<StoredJobKeys, StoreError> {
+    store.job_keys(&fresh_secret(), now).await
+}

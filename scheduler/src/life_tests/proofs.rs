@@ -1,0 +1,115 @@
+//! What a worker can have a scheduler believe: reports on the jobs that it was given.
+
+use super::*;
+use common::host::HostKey;
+use common::host_gate::{Reservation, ReserveRequest};
+use common::job_mac::JobMac;
+
+/// Runs the intake until everything in the queue of reports is settled or dropped.
+async fn taken_in(fleet: &Fleet) {
+    let stop = tokio_util::sync::CancellationToken::new();
+    tokio::select! {
+        () = fleet.intake.run(&*fleet.clock, &stop) => {}
+        () = async {
+            while fleet.reports.depth().await.unwrap().items > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        } => {}
+    }
+}
+
+fn refused(fleet: &Fleet, reason: &str) -> u64 {
+    fleet.ops.metrics.refused_reports.with_label_values(&[reason]).get()
+}
+
+async fn is_held(fleet: &Fleet, host: &str) -> bool {
+    let host = HostKey::new(host);
+    let limits = fleet.ops.rules.get().limits_of(&host);
+    let now = fleet.clock.now();
+    let request = ReserveRequest { host, limits, expires: now.after(Duration::from_secs(1)) };
+    !matches!(fleet.ops.gate.reserve(&[request], now).await.unwrap()[..], [Reservation::Ticket(_)])
+}
+
+#[tokio::test]
+async fn a_forged_report_touches_no_hold_and_no_feed_and_is_counted() {
+    let fleet = Fleet::new().await;
+    let (own, victim) = (fleet.add("http://own.example/feed").await, fleet.add("http://victim.example/feed").await);
+    let jobs = fleet.dispatched().await;
+    let job = jobs.iter().find(|job| job.feed == own).unwrap();
+    let before = fleet.feed(victim).await;
+    let now = fleet.clock.now();
+    let throttled = Outcome::Throttled { retry_after: Some(now.after(Duration::from_secs(3000))) };
+    let honest = report(job, now, not_modified());
+    let mac = job.mac.clone().unwrap();
+    let forged = [
+        // The proof of its own job under the name of another feed, at each version that it may have.
+        FetchReport { feed: victim, ..report(job, now, Outcome::Gone) },
+        FetchReport { feed: victim, version: Version(before.version.0 + 1), ..report(job, now, Outcome::Gone) },
+        FetchReport { host: HostKey::new("third.example:80"), ..report(job, now, throttled.clone()) },
+        FetchReport { pushed: true, ..honest.clone() },
+        FetchReport {
+            mac: Some(JobMac { expires: now.after(Duration::from_secs(9999)), ..mac.clone() }),
+            ..honest.clone()
+        },
+        FetchReport { mac: Some(JobMac { key: 77, ..mac }), ..honest.clone() },
+        FetchReport { mac: None, ..report(&jobs[1], now, throttled) },
+        FetchReport { started: now.after(Duration::from_secs(500)), ..honest.clone() },
+    ];
+    for report in forged.clone() {
+        fleet.reports.publish(&[report]).await.unwrap();
+    }
+    taken_in(&fleet).await;
+    let counted = ["mismatch", "unknown_key", "missing", "time"].map(|reason| refused(&fleet, reason));
+    assert_eq!(counted, [5, 1, 1, 1]);
+    assert_eq!(fleet.feed(victim).await, before);
+    assert_eq!(fleet.feed(own).await.version, job.version);
+    for host in ["own.example:80", "victim.example:80", "third.example:80"] {
+        let held = fleet.ops.gate.held(now).await.unwrap();
+        assert_eq!(held, 0, "{host}");
+    }
+    assert!(!is_held(&fleet, "third.example:80").await);
+
+    // In one message with an honest one.
+    let mut message = forged[..2].to_vec();
+    message.push(honest.clone());
+    fleet.reports.publish(&message).await.unwrap();
+    taken_in(&fleet).await;
+    let settled = fleet.feed(own).await;
+    assert_eq!(settled.version.0, job.version.0 + 1);
+    assert_eq!(fleet.feed(victim).await, before);
+
+    // The same report again, and another outcome for the same job: its version is stale.
+    let again = FetchReport { outcome: Outcome::Gone, ..honest };
+    fleet.reports.publish(&[again]).await.unwrap();
+    taken_in(&fleet).await;
+    assert_eq!(fleet.feed(own).await, settled);
+    assert_eq!(fleet.ops.metrics.stale_reports.get(), 1);
+}
+
+#[tokio::test]
+async fn reports_without_a_proof_are_believed_in_an_upgraded_fleet_for_a_while() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("feedfleet.db");
+    let url = format!("sqlite://{}", path.display());
+    let store = Arc::new(SqliteStore::open(&url).await.unwrap());
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let upgraded = rusqlite::Connection::open(&path).unwrap();
+    upgraded.execute("UPDATE store SET unsigned_since = ?1", [clock.now().millis()]).unwrap();
+    drop(upgraded);
+    let fleet = Fleet::over(config(), store, clock, Timestamp::EPOCH).await;
+    let id = fleet.add("http://a.example/feed").await;
+    let job = fleet.dispatched().await.remove(0);
+    let unsigned = |job: &FetchJob| FetchReport { mac: None, ..report(job, fleet.clock.now(), not_modified()) };
+    fleet.reports.publish(&[unsigned(&job)]).await.unwrap();
+    taken_in(&fleet).await;
+    let settled = fleet.feed(id).await;
+    assert_eq!(settled.version.0, job.version.0 + 1);
+    assert_eq!((fleet.ops.metrics.unsigned_reports.get(), refused(&fleet, "missing")), (1, 0));
+
+    fleet.clock.advance(Duration::from_secs(8 * 24 * 3600));
+    let job = fleet.dispatched().await.remove(0);
+    fleet.reports.publish(&[unsigned(&job)]).await.unwrap();
+    taken_in(&fleet).await;
+    assert_eq!(fleet.feed(id).await, settled);
+    assert_eq!((fleet.ops.metrics.unsigned_reports.get(), refused(&fleet, "missing")), (1, 1));
+}

@@ -1,0 +1,46 @@
+//! The keys with which schedulers sign jobs: how long each is used, and how they are read.
+
+use std::time::Duration;
+
+use common::job_keys::JobKey;
+use common::time::Timestamp;
+
+/// A new key is made after this time.
+const RENEWED_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
+/// A key is deleted after this time: reports that waited longer are refused.
+const KEPT_FOR: Duration = Duration::from_secs(60 * 24 * 3600);
+
+/// What schedulers sign and verify with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredJobKeys {
+    /// Oldest first, at least one.
+    pub keys: Vec<JobKey>,
+    /// When a fleet that had worked without keys got them; `None`: it always had them.
+    pub unsigned_since: Option<Timestamp>,
+}
+
+pub(crate) type KeyRow = (i64, Vec<u8>, i64);
+
+impl StoredJobKeys {
+    pub(crate) fn of(rows: Vec<KeyRow>, unsigned_since: Option<i64>) -> Self {
+        let key = |(id, secret, made): KeyRow| JobKey { id, secret, made: Timestamp::from_millis(made) };
+        StoredJobKeys {
+            keys: rows.into_iter().map(key).collect(),
+            unsigned_since: unsigned_since.map(Timestamp::from_millis),
+        }
+    }
+}
+
+/// A new key is made unless one was made after this.
+pub(crate) fn renewed_before(now: Timestamp) -> i64 {
+    before(now, RENEWED_AFTER)
+}
+
+/// Keys made before this are deleted, the newest excepted.
+pub(crate) fn deleted_before(now: Timestamp) -> i64 {
+    before(now, KEPT_FOR)
+}
+
+fn before(now: Timestamp, by: Duration) -> i64 {
+    now.millis().saturating_sub(i64::try_from(by.as_millis()).unwrap_or(i64::MAX))
+}
