@@ -130,7 +130,7 @@ fn queues(config: &Config, metrics: &Metrics) -> anyhow::Result<Queues> {
     if config.queue.url == "memory:" {
         return Ok((Arc::new(MemoryQueue::new(JOB_BYTES)), Arc::new(MemoryQueue::new(REPORT_BYTES)), None));
     }
-    let broker = Broker::connect(&config.queue.url, &config.namespace, metrics).context("queue.url")?;
+    let broker = Broker::connect(&config.queue, &config.namespace, metrics).context("queue")?;
     let messages = (2 * config.worker.held_jobs()).div_ceil(config.worker.job_batch).max(2);
     let jobs = broker.queue::<FetchJob>(Prefetch::Untaken(u16::try_from(messages).unwrap_or(u16::MAX)));
     let reports = broker.queue::<FetchReport>(Prefetch::Unacked(REPORT_MESSAGES));
