@@ -48,7 +48,7 @@ fn leader(servers: &Servers, queue: &str, asked: &str) -> &'static str {
 
 fn until_all_nodes_run(servers: &Servers) {
     let begun = Instant::now();
-    while servers.control(NODES[0], &["eval", "length(rabbit_nodes:list_running())."]).trim() != "3" {
+    while servers.control(NODES[0], &["eval", "length(rabbit_mnesia:cluster_nodes(running))."]).trim() != "3" {
         assert!(begun.elapsed() < Duration::from_secs(180), "the nodes do not find each other");
         std::thread::sleep(Duration::from_millis(200));
     }

@@ -57,7 +57,8 @@ impl Cluster {
 
     async fn until_whole(&self) {
         let all_run = async || {
-            let running = self.own.control_node(NODES[0], &["eval", "length(rabbit_nodes:list_running())."]).await;
+            let running =
+                self.own.control_node(NODES[0], &["eval", "length(rabbit_mnesia:cluster_nodes(running))."]).await;
             running.trim() == "3" && self.traffic.connection_error().await.is_none()
         };
         until("all nodes run", all_run).await;

@@ -34,7 +34,7 @@ async fn an_address_that_accepts_connections_and_says_nothing_delays_by_seconds_
         let connection = Dialer::new(Arc::clone(&addresses), "test".to_owned()).connect().await.unwrap();
         let took = begun.elapsed().saturating_sub(stalls.so_far() - before);
         assert!(took < Duration::from_secs(8), "{took:?}");
-        if took > Duration::from_millis(2900) {
+        if took > Duration::from_secs(2) {
             delayed += 1
         } else {
             at_once += 1
