@@ -135,7 +135,7 @@ fn queues(config: &Config, metrics: &Metrics, declares: bool) -> anyhow::Result<
     if config.queue.url == "memory:" {
         return Ok((Arc::new(MemoryQueue::new(JOB_BYTES)), Arc::new(MemoryQueue::new(REPORT_BYTES)), None));
     }
-    let broker = Broker::connect(&config.queue.url, &config.namespace, metrics).context("queue.url")?;
+    let broker = Broker::connect(&config.queue, &config.namespace, metrics).context("queue")?;
     let broker = if declares { broker } else { broker.declaring_nothing() };
     let messages = (2 * config.worker.held_jobs()).div_ceil(config.worker.job_batch).max(2);
     let prefetch = Prefetch::Untaken(u16::try_from(messages).unwrap_or(u16::MAX));

@@ -245,6 +245,7 @@ fn configuration(
     concurrency: Option<i64>,
 ) -> anyhow::Result<Arc<Config>> {
     let loaded = settings.load(&flags(listen, concurrency))?;
+    loaded.check_tls_files()?;
     logs::start(&loaded.config.log, logs::Audit::Logged)?;
     Ok(Arc::new(loaded.config))
 }

@@ -48,6 +48,7 @@ pub(crate) async fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     match command {
         ConfigCommand::Check(settings) => {
             let loaded = settings.load(&[])?;
+            loaded.check_tls_files()?;
             crate::logs::filter(&loaded.config.log, true)?;
             warnings(&loaded.config).iter().for_each(|warning| note!("warning: {warning}"));
             output::line("the configuration is accepted")?;

@@ -161,6 +161,8 @@ pub struct Metrics {
     pub config_reload_successful: IntGauge,
     /// When it was last read again and accepted.
     pub config_reloaded_at: Gauge,
+    /// Connections on which the broker accepts no messages.
+    pub queue_blocked: IntGauge,
     /// 1 while the host gate lets requests start.
     pub gate_open: IntGauge,
     /// 1 while feeds are due and nothing is polled, for no reason that is known.
@@ -326,6 +328,10 @@ impl Metrics {
             config_reloaded_at: factory.level(
                 "config_last_reload_success_timestamp_seconds",
                 "When the configuration was last read again and accepted; 0 if not since the start.",
+            ),
+            queue_blocked: factory.gauge(
+                "queue_blocked",
+                "Connections on which RabbitMQ accepts no messages: a memory or disk alarm of any of its nodes.",
             ),
             gate_open: factory.gauge("gate_open", "1 while the host gate lets requests start, as a scheduler sees it."),
             watchdog: factory.gauge(

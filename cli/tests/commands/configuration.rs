@@ -47,6 +47,22 @@ fn a_broken_promise_is_refused_by_key() {
 }
 
 #[test]
+fn files_for_tls_that_cannot_be_used_are_named_with_their_keys() {
+    let server = ["--set", "queue.url=amqps://h1:5671,h2:5671/%2f"];
+    let file = file("hello");
+    let path = file.path().to_str().unwrap();
+    let ca_file = format!("queue.ca_file={path}");
+    for role in [&["config", "check"][..], &["worker", "--set", "gate.url=redis://127.0.0.1:1/"]] {
+        let ran = run(&[role, &server, &["--set", &ca_file]].concat());
+        assert_eq!(ran.code, Some(2));
+        let told = ran.err.replace(path, "FILE");
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(told, @"error: queue.ca_file in the command line names FILE, which does not contain a certificate in PEM");
+        }
+    }
+}
+
+#[test]
 fn print_says_of_each_key_where_it_came_from() {
     let file = file("[policy]\nsalt = 0.2\n[[host_rule]]\nmatch = \"example.com\"\ngap = \"5s\"\n");
     let path = file.path().to_str().unwrap();

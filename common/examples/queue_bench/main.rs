@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use common::config::ServerConfig;
 use common::document::{ContentHash, Validators};
 use common::host::HostKey;
 use common::host_gate::Ticket;
@@ -36,8 +37,8 @@ async fn main() -> anyhow::Result<()> {
     let url = std::env::var("FEEDFLEET_TEST_RABBITMQ").context("no RabbitMQ; run dev/bench queue")?;
     let namespace = format!("bench-{}", std::process::id());
     let metrics = Metrics::new();
-    let broker = Broker::connect(&url, &namespace, &metrics)?;
-    let twin = Broker::connect(&url, &format!("{namespace}-bare"), &metrics)?;
+    let broker = Broker::connect(&ServerConfig::at(&url), &namespace, &metrics)?;
+    let twin = Broker::connect(&ServerConfig::at(&url), &format!("{namespace}-bare"), &metrics)?;
     let jobs: Arc<Vec<FetchJob>> = Arc::new((0..BATCH).map(job).collect::<Result<_, _>>()?);
     let bytes = encode(&jobs)?;
 

@@ -9,6 +9,7 @@ mod load;
 mod server;
 mod servers;
 mod shared;
+mod tls_files;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub use check::{Refusal, check_host_rule};
 pub use error::{ConfigError, Problem, Source};
 pub use load::{Loaded, Setting, load, without_password};
 pub use server::{ServerConfig, hosts_of};
+pub use tls_files::{TlsFileError, TlsFiles};
 
 use crate::duration::text;
 use crate::host::{HostConfig, HostRule};

@@ -159,6 +159,11 @@ pub trait Queue<T: Message>: Send + Sync {
     /// What waits.
     async fn depth(&self) -> Result<QueueDepth, QueueError>;
 
+    /// Why its server accepts no messages at present, if it said so; does not ask it.
+    fn blocked(&self) -> Option<String> {
+        None
+    }
+
     /// The queue can be reached: readiness depends on it.
     async fn check(&self) -> Result<(), QueueError>;
 }

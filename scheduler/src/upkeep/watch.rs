@@ -72,6 +72,7 @@ impl Watch {
         let excused = storing_fails
             || self.condition.our_fault.since().is_some()
             || self.condition.gate.closed().is_some()
+            || self.jobs.blocked().is_some()
             || self.store.paused().await?
             || self.jobs.depth().await?.consumers == Some(0);
         if excused {

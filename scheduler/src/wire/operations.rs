@@ -63,6 +63,9 @@ pub struct StatsView {
     /// Why no request starts: the host gate is closed; absent while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_closed: Option<String>,
+    /// Why the queue accepts no messages, so that no job is sent; absent while it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_blocked: Option<String>,
 }
 
 impl StatsView {

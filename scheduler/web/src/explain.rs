@@ -27,12 +27,23 @@ pub(crate) async fn of(api: &Api, feed: &Feed) -> Result<ExplainView, ApiError> 
     let sealed = feed.credentials.as_ref().map(|sealed| api.ops.secrets.open(sealed, &feed.url).err());
     let unreadable = sealed.flatten();
     let gate_closed = api.ops.condition.gate.closed().map(|closed| closed.to_string());
+    let queue_blocked = api.ops.jobs.blocked();
     let config = api.ops.condition.config.get();
     let refresh_while_paused = config.scheduler.refresh_while_paused;
     let refusal = api.ops.condition.refusals.of(&feed.host);
     let policy = &config.policy;
-    let waits =
-        Waits { unreadable, fleet_paused, refresh_while_paused, gate_closed, host_hold, refusal, block, policy, now };
+    let waits = Waits {
+        unreadable,
+        fleet_paused,
+        refresh_while_paused,
+        gate_closed,
+        queue_blocked,
+        host_hold,
+        refusal,
+        block,
+        policy,
+        now,
+    };
     Ok(view(feed, category, &waits))
 }
 
@@ -44,6 +55,8 @@ struct Waits<'a> {
     refresh_while_paused: bool,
     /// Why no request starts at any host.
     gate_closed: Option<String>,
+    /// Why no job is sent.
+    queue_blocked: Option<String>,
     host_hold: Option<Timestamp>,
     /// Its host refuses us.
     refusal: Option<HostRefusal>,
@@ -164,6 +177,9 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
     }
     if let Some(closed) = &waits.gate_closed {
         notes.push(format!("the host gate is {closed}"));
+    }
+    if let Some(blocked) = &waits.queue_blocked {
+        notes.push(format!("no job is sent: {blocked}"));
     }
     notes
 }

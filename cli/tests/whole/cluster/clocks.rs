@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use common::config::Config;
+use common::config::ServerConfig;
 use common::document::Validators;
 use common::host::HostKey;
 use common::host_gate::memory::MemoryGate;
@@ -57,7 +58,7 @@ struct Shared<T> {
 
 impl<T: Message> Shared<T> {
     fn new(servers: &Servers, namespace: &str) -> Self {
-        let broker = || Broker::connect(&servers.rabbitmq, namespace, &Metrics::new()).unwrap();
+        let broker = || Broker::connect(&ServerConfig::at(&servers.rabbitmq), namespace, &Metrics::new()).unwrap();
         let (ours, other) = (broker(), broker());
         let queue = Arc::new(ours.queue(Prefetch::Unacked(MESSAGES / 2)));
         let others = other.queue(Prefetch::Unacked(MESSAGES));

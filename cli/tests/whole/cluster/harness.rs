@@ -55,6 +55,11 @@ impl Servers {
     /// Starts servers that only this test uses, so that it may disrupt them. Durable ones keep what they confirmed
     /// across a crash.
     pub(crate) fn own(durable: bool) -> Self {
+        Self::own_with(&[], durable)
+    }
+
+    /// Starts these servers of `dev/services`, all if there are none named.
+    pub(crate) fn own_with(names: &[&str], durable: bool) -> Self {
         let folder = tempfile::Builder::new().prefix("feedfleet-own").tempdir().unwrap();
         // PostgreSQL runs as a separate user.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -65,7 +70,7 @@ impl Servers {
             redis: String::new(),
             rabbitmq: String::new(),
         };
-        servers.ask(&["up"]);
+        servers.ask(&[&["up"], names].concat());
         for line in servers.ask(&["urls"]).lines() {
             let (name, url) = line.trim_start_matches("export ").split_once('=').unwrap();
             match name {
@@ -94,6 +99,18 @@ impl Servers {
     /// Returns the folder of servers that belong to this test alone.
     pub(crate) fn folder(&self) -> PathBuf {
         self.own.as_ref().expect("shared servers are nobody's to change").folder.path().join("services")
+    }
+
+    /// Calls rabbitmqctl for a node; returns what it prints.
+    pub(crate) fn control(&self, node: &str, arguments: &[&str]) -> String {
+        self.ask(&[&["control", node], arguments].concat())
+    }
+
+    /// Returns the port of one of the own servers.
+    pub(crate) fn port(&self, name: &str) -> String {
+        let own = self.own.as_ref().expect("shared servers are known by their URLs");
+        let file = own.folder.path().join(format!("services/{name}.port"));
+        std::fs::read_to_string(file).unwrap().trim().to_owned()
     }
 
     /// Sends a signal to a server's main process.

@@ -40,7 +40,7 @@ async fn start(load: &Load) -> Vec<Role> {
 }
 
 /// Waits until requests arrive at nine tenths of the usual rate; returns how long that took.
-async fn until_usual_rate(load: &Load) -> Duration {
+pub(super) async fn until_usual_rate(load: &Load) -> Duration {
     let began = Instant::now();
     let window = Duration::from_secs(2).min(load.size.interval / 3);
     while load.rate_over(window).await < 0.9 * load.size.rate() {

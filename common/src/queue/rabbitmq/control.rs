@@ -35,6 +35,11 @@ impl Control {
         self.look().await.map(|_| ())
     }
 
+    /// Why the broker takes no messages of ours, as far as it said so.
+    pub(super) fn blocked(&self) -> Option<String> {
+        self.publishing.live().ok()?.blocked().err().map(|trouble| trouble.to_string())
+    }
+
     async fn ask(&self) -> Result<QueueStats, BrokerError> {
         let live = self.consuming.live()?;
         let mut place = self.channel.lock().await;

@@ -7,7 +7,9 @@ use super::super::QueueError;
 pub(super) enum BrokerError {
     #[error("RabbitMQ cannot be reached: {0}")]
     Unreachable(String),
-    #[error("RabbitMQ takes no messages at present: {0}")]
+    #[error(
+        "RabbitMQ accepts no messages at present: {0}; `rabbitmq-diagnostics alarms` shows which of its nodes says so"
+    )]
     Blocked(String),
     #[error("RabbitMQ did not confirm in time; the message may or may not have been accepted")]
     Unconfirmed,

@@ -7,20 +7,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use lapin::uri::AMQPUri;
-use lapin::{Connection, ConnectionProperties, Event};
+use lapin::{Connection, Event};
+use prometheus::IntGauge;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
+use super::dial::{Addresses, Dialer};
 use super::error::BrokerError;
+use super::herald::Herald;
 
-/// Silence of twice this time ends a connection, on both sides: a stopped broker or a half-open connection is noticed within
-/// 8 s, and polling goes on within 10.
-const HEARTBEAT_SECONDS: u16 = 3;
-/// How long one attempt to connect may take, handshakes included.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection that lived this long starts a new row of attempts.
 const SETTLED: Duration = Duration::from_secs(5);
 /// lapin tells of errors at once, but not of every orderly end.
@@ -56,14 +53,19 @@ pub(super) struct Live {
 }
 
 impl Link {
-    /// Starts connecting; `name` is shown by the broker's tools.
-    pub(super) fn start(mut uri: AMQPUri, name: String, herald: Arc<Herald>) -> Self {
-        uri.query.heartbeat.get_or_insert(HEARTBEAT_SECONDS);
+    /// Starts connecting; `name` is shown by the broker's tools, `blocked_count` counts connections that are blocked.
+    pub(super) fn start(
+        addresses: &Arc<Addresses>,
+        name: String,
+        herald: Arc<Herald>,
+        blocked_count: IntGauge,
+    ) -> Self {
         let (state, view) = watch::channel(State::Down("connecting".into()));
         let (stop, stopped) = watch::channel(false);
         let member = herald.enter();
-        let supervisor = Supervisor { uri, name, state, stopped, herald, member };
-        let supervisor = Mutex::new(Some(tokio::spawn(supervisor.run())));
+        let dialer = Dialer::new(Arc::clone(addresses), name);
+        let supervisor = Supervisor { state, stopped, herald, member, blocked_count };
+        let supervisor = Mutex::new(Some(tokio::spawn(supervisor.run(dialer))));
         Link { view: View(view), stop, supervisor }
     }
 
@@ -131,21 +133,20 @@ impl Live {
 }
 
 struct Supervisor {
-    uri: AMQPUri,
-    name: String,
     state: watch::Sender<State>,
     stopped: watch::Receiver<bool>,
     herald: Arc<Herald>,
     member: usize,
+    blocked_count: IntGauge,
 }
 
 impl Supervisor {
-    async fn run(self) {
+    async fn run(self, mut dialer: Dialer) {
         let mut backoff = Backoff::new();
         let mut number = 0;
         loop {
             let attempt = tokio::select! {
-                attempt = self.connect() => attempt,
+                attempt = dialer.connect() => attempt,
                 () = self.stop_asked() => break,
             };
             let reason = match attempt {
@@ -175,15 +176,6 @@ impl Supervisor {
         let _ = self.stopped.clone().wait_for(|stopped| *stopped).await;
     }
 
-    async fn connect(&self) -> Result<Connection, String> {
-        let properties = ConnectionProperties::default().with_connection_name(self.name.as_str().into());
-        match tokio::time::timeout(PATIENCE, Connection::connect_uri(self.uri.clone(), properties)).await {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
-        }
-    }
-
     /// Shows the connection to its users until it ends, and returns why; `None` if we closed it.
     async fn serve(&self, connection: Connection, number: u64) -> Option<String> {
         let mut events = Box::pin(connection.events_listener());
@@ -191,7 +183,7 @@ impl Supervisor {
         let (blocked, view) = watch::channel(None);
         self.state.send_replace(State::Up(Live { connection: Arc::clone(&connection), number, blocked: view }));
         self.herald.up(self.member);
-        let mut last_error = None;
+        let (mut last_error, mut counted) = (None, None);
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
@@ -206,11 +198,13 @@ impl Supervisor {
                 // A channel's error is an event too, and no reason to end the connection of all the others.
                 Some(Event::Error(error)) => last_error = Some(error.to_string()),
                 Some(Event::ConnectionBlocked(reason)) => {
-                    tracing::warn!(reason, "RabbitMQ takes no messages");
+                    tracing::warn!(reason, "RabbitMQ accepts no messages: one of its nodes has an alarm");
+                    counted.get_or_insert_with(|| Counted::in_gauge(&self.blocked_count));
                     blocked.send_replace(Some(reason));
                 }
                 Some(Event::ConnectionUnblocked) => {
-                    tracing::info!("RabbitMQ takes messages again");
+                    tracing::info!("RabbitMQ accepts messages again");
+                    counted = None;
                     blocked.send_replace(None);
                 }
                 _ => {}
@@ -222,46 +216,18 @@ impl Supervisor {
     }
 }
 
-/// Logs once that the broker is lost and once that it is back, however many links there are and attempts they make.
-pub(super) struct Herald {
-    /// What the links are for.
-    purpose: &'static str,
-    heard: Mutex<Heard>,
+/// Counts in a gauge until it is dropped.
+struct Counted(IntGauge);
+
+impl Counted {
+    fn in_gauge(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Counted(gauge.clone())
+    }
 }
 
-#[derive(Default)]
-struct Heard {
-    up: Vec<bool>,
-    /// `None`: nothing yet.
-    said_up: Option<bool>,
-}
-
-impl Herald {
-    pub(super) fn of(purpose: &'static str) -> Arc<Self> {
-        Arc::new(Herald { purpose, heard: Mutex::default() })
-    }
-
-    fn enter(&self) -> usize {
-        let mut heard = crate::lock(&self.heard);
-        heard.up.push(false);
-        heard.up.len() - 1
-    }
-
-    fn up(&self, member: usize) {
-        let mut heard = crate::lock(&self.heard);
-        heard.up[member] = true;
-        if heard.up.iter().all(|up| *up) && heard.said_up != Some(true) {
-            heard.said_up = Some(true);
-            tracing::info!(purpose = self.purpose, "connected to RabbitMQ");
-        }
-    }
-
-    fn down(&self, member: usize, reason: &str) {
-        let mut heard = crate::lock(&self.heard);
-        heard.up[member] = false;
-        if heard.said_up != Some(false) {
-            heard.said_up = Some(false);
-            tracing::warn!(purpose = self.purpose, reason, "cannot reach RabbitMQ; retrying until it answers");
-        }
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }

@@ -11,8 +11,10 @@
 mod backoff;
 mod consumer;
 mod control;
+mod dial;
 mod error;
 mod exchange;
+mod herald;
 mod link;
 mod publisher;
 mod rights;
@@ -29,21 +31,23 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use lapin::uri::AMQPUri;
-use prometheus::IntCounterVec;
+use prometheus::{IntCounterVec, IntGauge};
 
 pub use self::consumer::Prefetch;
 use self::consumer::{AckHandle, Receiving};
 use self::control::Control;
+use self::dial::Addresses;
 use self::error::BrokerError;
 pub use self::exchange::Exchange;
-use self::link::{Herald, Link};
+use self::herald::Herald;
+use self::link::Link;
 use self::publisher::Publisher;
 pub use self::rights::Rights;
 use self::tags::Settling;
 use self::topology::Topology;
 use super::{Delivery, Message, Queue, QueueDepth, QueueError, Receipt, decode, encode};
 use crate::job::FetchJob;
+use crate::config::ServerConfig;
 use crate::metrics::Metrics;
 
 /// What a message is taken to hold until a larger one was seen.
@@ -72,7 +76,7 @@ impl Default for Limits {
 
 /// The way to RabbitMQ: where queues are made, and closed.
 pub struct Broker {
-    uri: AMQPUri,
+    addresses: Arc<Addresses>,
     links: Arc<Links>,
     /// The connections of exchanges.
     events: Mutex<Vec<Arc<Link>>>,
@@ -81,6 +85,7 @@ pub struct Broker {
     declares: bool,
     dead_letters: IntCounterVec,
     too_new: IntCounterVec,
+    blocked_count: IntGauge,
     queues: Mutex<Vec<Arc<Halves>>>,
 }
 
@@ -92,14 +97,15 @@ struct Links {
 impl Broker {
     /// Starts connecting and returns at once, whether the broker is there or not; then `check` of each queue fails.
     /// Has to be called inside a tokio runtime. Names of queues begin with `namespace`.
-    pub fn connect(url: &str, namespace: &str, metrics: &Metrics) -> Result<Self, QueueError> {
-        let uri: AMQPUri =
-            url.parse().map_err(|reason: String| QueueError::backend("understand the URL of RabbitMQ", reason))?;
+    pub fn connect(server: &ServerConfig, namespace: &str, metrics: &Metrics) -> Result<Self, QueueError> {
+        let addresses = Arc::new(Addresses::of(server)?);
         let herald = Herald::of("queues");
-        let link = |what| Link::start(uri.clone(), format!("{namespace} {what}"), Arc::clone(&herald));
+        let blocked_count = metrics.queue_blocked.clone();
+        let link =
+            |what| Link::start(&addresses, format!("{namespace} {what}"), Arc::clone(&herald), blocked_count.clone());
         let links = Links { publishing: link("publishing"), consuming: link("consuming") };
         Ok(Broker {
-            uri,
+            addresses,
             links: Arc::new(links),
             events: Mutex::default(),
             limits: Limits::default(),
@@ -107,6 +113,7 @@ impl Broker {
             declares: true,
             dead_letters: metrics.dead_letters.clone(),
             too_new: metrics.too_new.clone(),
+            blocked_count,
             queues: Mutex::default(),
         })
     }
@@ -147,7 +154,7 @@ impl Broker {
     /// The exchange for whoever wants to listen, `NAMESPACE.events`, on a connection of its own.
     pub fn events(&self) -> Exchange {
         let name = format!("{} events", self.namespace);
-        let link = Arc::new(Link::start(self.uri.clone(), name, Herald::of("events")));
+        let link = Arc::new(Link::start(&self.addresses, name, Herald::of("events"), self.blocked_count.clone()));
         crate::lock(&self.events).push(Arc::clone(&link));
         Exchange::new(link, &format!("{}.events", self.namespace))
     }
@@ -264,6 +271,10 @@ impl<T: Message> Queue<T> for RabbitQueue<T> {
         let messages = seen.ready + halves.receiving.waiting();
         let items = messages * halves.largest.load(Ordering::Relaxed) + halves.unacked.load(Ordering::Relaxed);
         Ok(QueueDepth { items, consumers: Some(seen.consumers) })
+    }
+
+    fn blocked(&self) -> Option<String> {
+        self.halves.control.blocked()
     }
 
     async fn check(&self) -> Result<(), QueueError> {

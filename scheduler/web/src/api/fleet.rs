@@ -39,7 +39,8 @@ pub(crate) async fn stats(State(api): State<Api>) -> Result<Json<StatsView>, Api
     let gate_closed = condition.gate.closed().map(|closed| closed.to_string());
     let view = StatsView::of(&store, &depth, &condition.price, paused, now);
     let policy_version = condition.config.in_force().accepted.map(|accepted| accepted.version);
-    Ok(Json(StatsView { our_fault_since, gate_closed, policy_version, ..view }))
+    let queue_blocked = api.ops.jobs.blocked();
+    Ok(Json(StatsView { our_fault_since, gate_closed, queue_blocked, policy_version, ..view }))
 }
 
 /// `GET /healthz`: the process answers, and its watchdog has not found it stuck. Does not depend on any server.

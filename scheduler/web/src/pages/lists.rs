@@ -27,6 +27,7 @@ const FAILING: u32 = 3;
 pub(super) struct Lists {
     pub(super) paused: bool,
     pub(super) trouble: Option<String>,
+    pub(super) queue_blocked: Option<String>,
     pub(super) our_fault: Option<Moment>,
     pub(super) categories: Vec<Share>,
     pub(super) statuses: Vec<Count>,
@@ -114,6 +115,7 @@ pub(super) async fn lists(ops: &Ops, shown: &Shown) -> Result<Lists, BackendErro
     Ok(Lists {
         paused: stats.paused,
         trouble: ops.condition.storing.trouble(),
+        queue_blocked: ops.jobs.blocked(),
         our_fault: stats.our_fault_since.map(|since| Moment::of(since, now)),
         categories: categories(stats),
         statuses: nonzero(&stats.by_status, "status"),

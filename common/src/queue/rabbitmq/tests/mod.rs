@@ -1,12 +1,15 @@
 //! Against a real broker: `dev/test`, or `eval "$(dev/services urls)"` after `dev/services up`.
 
+mod cluster;
 mod dead_letters;
 mod ends;
 mod exchange;
 mod outages;
 mod own_broker;
 mod rights;
+mod several;
 mod tls;
+mod traffic;
 
 use std::ops::Deref;
 
@@ -86,7 +89,7 @@ impl<T> Deref for TestQueue<T> {
 
 /// A way to a broker that has time: what is not about limits shall not come upon them on a busy machine.
 pub(super) fn patient(url: &str, namespace: &str, metrics: &Metrics) -> Broker {
-    let mut broker = Broker::connect(url, namespace, metrics).unwrap();
+    let mut broker = Broker::connect(&ServerConfig::at(url), namespace, metrics).unwrap();
     let patience = Duration::from_secs(120);
     broker.limits = Limits { answer: patience, publish: patience };
     broker

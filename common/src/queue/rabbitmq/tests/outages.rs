@@ -1,92 +1,14 @@
 //! A broker of our own that is killed, stopped, paused and filled, under traffic.
 
-use std::collections::HashSet;
-use std::sync::atomic::AtomicBool;
-
+use lapin::uri::AMQPUri;
 use tokio::time::Instant;
 use tracing::Level;
 
 use super::own_broker::{Lines, OwnBroker};
+use super::traffic::{PATIENCE, Traffic, until};
 use super::*;
 use crate::queue::conformance::report;
 use crate::report::FetchReport;
-
-/// How long anything may take: far beyond what a loaded machine needs.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Items that went round.
-#[derive(Default)]
-struct Seen {
-    confirmed: HashSet<i64>,
-    received: HashSet<i64>,
-    errors: usize,
-}
-
-struct Traffic {
-    queue: RabbitQueue<FetchReport>,
-    seen: Mutex<Seen>,
-    over: AtomicBool,
-}
-
-impl Traffic {
-    /// Publishes one item after the other, as some others do at the same time.
-    async fn publish(&self, lane: i64) {
-        let mut n = lane * 1_000_000;
-        while !self.over.load(Ordering::Relaxed) {
-            n += 1;
-            let published = self.queue.publish(&[report(n)]).await;
-            let mut seen = self.seen.lock().unwrap();
-            match published {
-                Ok(()) => drop(seen.confirmed.insert(n)),
-                Err(_) => seen.errors += 1,
-            }
-        }
-    }
-
-    /// Receives until everything that was confirmed was received.
-    async fn receive(&self) {
-        loop {
-            if self.over.load(Ordering::Relaxed) {
-                let seen = self.seen.lock().unwrap();
-                if seen.confirmed.is_subset(&seen.received) {
-                    return;
-                }
-            }
-            let patience = Duration::from_millis(100);
-            let Ok(delivery) = tokio::time::timeout(patience, self.queue.receive()).await else { continue };
-            let delivery = delivery.unwrap();
-            self.seen.lock().unwrap().received.extend(delivery.items.iter().map(|report| report.feed.0));
-            // It may be of a connection that is gone: then it comes again.
-            let _ = delivery.ack().await;
-        }
-    }
-
-    /// Waits until an item that is published from now on has gone round; gives how long that took.
-    async fn next_round(&self) -> Duration {
-        let before = self.seen.lock().unwrap().confirmed.clone();
-        let round = || {
-            let seen = self.seen.lock().unwrap();
-            seen.confirmed.intersection(&seen.received).any(|n| !before.contains(n))
-        };
-        until("an item goes round", async || round()).await
-    }
-
-    /// What stands in the way of the queue now, if anything.
-    async fn connection_error(&self) -> Option<String> {
-        let error = self.queue.check().await.err()?;
-        Some(std::error::Error::source(&error).unwrap().to_string())
-    }
-}
-
-/// Waits until it is so; gives how long that took.
-async fn until(what: &str, is_so: impl AsyncFn() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !is_so().await {
-        assert!(begun.elapsed() < PATIENCE, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    begun.elapsed()
-}
 
 #[tokio::test]
 async fn confirmed_items_survive_a_killed_a_stopped_and_a_paused_broker() {
@@ -94,9 +16,8 @@ async fn confirmed_items_survive_a_killed_a_stopped_and_a_paused_broker() {
     let lines = Lines::heard();
     // A short heartbeat, so that the pause need not be long.
     let url = format!("{}?heartbeat=2", own.url());
-    let broker = Broker::connect(&url, &namespace(), &Metrics::new()).unwrap();
-    let traffic =
-        Traffic { queue: broker.queue(Prefetch::Unacked(20)), seen: Mutex::default(), over: AtomicBool::new(false) };
+    let broker = Broker::connect(&ServerConfig::at(&url), &namespace(), &Metrics::new()).unwrap();
+    let traffic = Traffic::over(broker.queue(Prefetch::Unacked(20)));
     let outages = async {
         traffic.next_round().await;
         for outage in ["pause", "stop", "kill"] {
@@ -120,14 +41,8 @@ async fn confirmed_items_survive_a_killed_a_stopped_and_a_paused_broker() {
             println!("{outage}: back after {} ms", recovery.as_millis());
             until("the queue is as it was", async || traffic.connection_error().await.is_none()).await;
         }
-        traffic.over.store(true, Ordering::Relaxed);
     };
-    let all = async {
-        tokio::join!(outages, traffic.publish(1), traffic.publish(2), traffic.publish(3), traffic.receive());
-    };
-    tokio::time::timeout(8 * PATIENCE, all).await.expect("nothing is lost, and everything ends");
-    let seen = traffic.seen.lock().unwrap();
-    println!("{} confirmed, {} received, {} uncertain", seen.confirmed.len(), seen.received.len(), seen.errors);
+    traffic.during(outages).await;
     // Once at the start, and twice an outage, however many attempts there were. On a starved machine heartbeats may be late
     // without one.
     let (said, errors): (Vec<Level>, Vec<Level>) = lines.levels().into_iter().partition(|level| *level > Level::ERROR);
@@ -142,8 +57,8 @@ async fn confirmed_items_survive_a_killed_a_stopped_and_a_paused_broker() {
 async fn a_queue_may_be_there_before_its_broker_and_says_why_nothing_is_taken() {
     let own = OwnBroker::start().await;
     own.stop().await;
-    let namespace = namespace();
-    let broker = Broker::connect(&own.url(), &namespace, &Metrics::new()).unwrap();
+    let (namespace, metrics) = (namespace(), Metrics::new());
+    let broker = Broker::connect(&ServerConfig::at(&own.url()), &namespace, &metrics).unwrap();
     let queue = broker.queue::<FetchReport>(Prefetch::Unacked(1));
     let patient_broker = patient(&own.url(), &namespace, &Metrics::new());
     let patient_queue = patient_broker.queue::<FetchReport>(Prefetch::Unacked(1));
@@ -162,13 +77,16 @@ async fn a_queue_may_be_there_before_its_broker_and_says_why_nothing_is_taken() 
     assert!(std::error::Error::source(&error).unwrap().to_string().contains("may or may not"), "{error:?}");
     for error in [queue.check().await.unwrap_err(), queue.publish(&[report(3)]).await.unwrap_err()] {
         let reason = std::error::Error::source(&error).unwrap().to_string();
-        assert!(reason.contains("takes no messages"), "{reason}");
+        assert!(reason.contains("accepts no messages"), "{reason}");
     }
+    assert!(queue.blocked().is_some_and(|why| why.contains("low on memory")), "{:?}", queue.blocked());
+    assert_eq!(metrics.queue_blocked.get(), 1);
     received.ack().await.unwrap();
 
     own.control(&["set_vm_memory_high_watermark", "absolute", "1GB"]).await;
     patient_queue.publish(&[report(4)]).await.unwrap();
     until("it is ready", async || queue.check().await.is_ok()).await;
+    assert_eq!((queue.blocked(), metrics.queue_blocked.get()), (None, 0));
     let mut items = Vec::new();
     while items.last() != Some(&report(4)) {
         let delivery = queue.receive().await.unwrap();
@@ -208,7 +126,7 @@ async fn connections_that_went_silent_are_replaced_within_ten_seconds() {
     let proxy = crate::redis::testing::CuttingProxy::before(server.authority.port).await;
     let through = url().replace(&format!(":{}", server.authority.port), &format!(":{}", proxy.port));
     let namespace = namespace();
-    let broker = Broker::connect(&through, &namespace, &Metrics::new()).unwrap();
+    let broker = Broker::connect(&ServerConfig::at(&through), &namespace, &Metrics::new()).unwrap();
     let queue = broker.queue::<FetchReport>(Prefetch::Unacked(20));
     let stalls = crate::testing::Stalls::watched();
     let round = async |first: i64| {

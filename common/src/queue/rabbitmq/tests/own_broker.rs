@@ -7,6 +7,9 @@ use tempfile::TempDir;
 use tracing::subscriber::DefaultGuard;
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber, span};
 
+/// The nodes of a cluster.
+pub(super) const NODES: [&str; 3] = ["rabbitmq", "rabbitmq2", "rabbitmq3"];
+
 /// `dev/services` in a folder of its own; down when dropped.
 pub(super) struct OwnBroker {
     folder: TempDir,
@@ -19,12 +22,26 @@ impl OwnBroker {
         broker
     }
 
+    /// Three nodes.
+    pub(super) async fn cluster() -> Self {
+        let broker = Self::start().await;
+        run(broker.services(&["up", "rabbitmq2", "rabbitmq3"])).await;
+        broker
+    }
+
+    /// The URL with all nodes.
     pub(super) fn url(&self) -> String {
-        format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.port("rabbitmq"))
+        let is_there = |node: &&str| self.folder.path().join(format!("{node}.port")).exists();
+        let hosts = NODES.into_iter().filter(is_there).map(|node| format!("127.0.0.1:{}", self.port(node)));
+        format!("amqp://guest:guest@{}/%2f", hosts.collect::<Vec<_>>().join(","))
     }
 
     pub(super) async fn up(&self) {
-        run(self.services(&["up", "rabbitmq"])).await;
+        self.up_node(NODES[0]).await;
+    }
+
+    pub(super) async fn up_node(&self, node: &str) {
+        run(self.services(&["up", node])).await;
     }
 
     /// Stops it in order.
@@ -33,16 +50,27 @@ impl OwnBroker {
     }
 
     pub(super) async fn signal(&self, signal: &str) {
-        run(self.services(&["signal", "rabbitmq", signal])).await;
+        self.signal_node(NODES[0], signal).await;
+    }
+
+    pub(super) async fn signal_node(&self, node: &str, signal: &str) {
+        run(self.services(&["signal", node, signal])).await;
     }
 
     /// Calls the broker's own tool.
     pub(super) async fn control(&self, arguments: &[&str]) {
-        let mut command = Command::new("/usr/lib/rabbitmq/bin/rabbitmqctl");
-        command.args(["--node", &format!("t{}@localhost", self.port("rabbitmq"))]).args(arguments);
-        command.env("HOME", self.folder.path().join("rabbitmq")).env("RABBITMQ_CONF_ENV_FILE", "/dev/null");
-        command.env("ERL_EPMD_PORT", self.port("epmd"));
-        run(command).await;
+        self.control_node(NODES[0], arguments).await;
+    }
+
+    pub(super) async fn control_node(&self, node: &str, arguments: &[&str]) -> String {
+        run(self.services(&[&["control", node], arguments].concat())).await
+    }
+
+    /// The node that leads a queue, as another node knows it.
+    pub(super) async fn leader(&self, queue: &str, asked: &str) -> Option<&'static str> {
+        let question = format!("ra_leaderboard:lookup_leader('%2F_{queue}').");
+        let answer = self.control_node(asked, &["eval", &question]).await;
+        NODES.into_iter().find(|node| answer.contains(&format!("t{}@", self.port(node))))
     }
 
     fn port(&self, of: &str) -> String {
@@ -63,9 +91,13 @@ impl Drop for OwnBroker {
     }
 }
 
-async fn run(mut command: Command) {
-    let status = tokio::task::spawn_blocking(move || command.stdout(std::process::Stdio::null()).status());
-    assert!(status.await.unwrap().unwrap().success());
+/// Returns what it prints.
+async fn run(mut command: Command) -> String {
+    // A broker that it leaves running must not hold the pipe: its own output goes to a file.
+    let output = tokio::task::spawn_blocking(move || command.stderr(std::process::Stdio::inherit()).output());
+    let output = output.await.unwrap().unwrap();
+    assert!(output.status.success());
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 type Levels = Arc<Mutex<Vec<Level>>>;

@@ -1,0 +1,146 @@
+//! Three nodes of RabbitMQ, of which the one that leads a queue is killed or frozen, again and again, under a fleet.
+
+use std::time::Duration;
+
+use common::time::Timestamp;
+use tokio::time::Instant;
+
+use super::harness::{Kind, Role, Servers, Urls};
+use super::load::{Load, Size, now};
+use super::outages::until_usual_rate;
+use crate::harness::PATIENCE;
+
+const SHORT: Size = Size {
+    feeds: 300,
+    hosts: 100,
+    interval: Duration::from_secs(6),
+    gap: Duration::from_millis(50),
+    trouble: Duration::ZERO,
+    leases: 1,
+};
+const LONG: Size = Size {
+    feeds: 10_000,
+    hosts: 1_000,
+    interval: Duration::from_secs(30),
+    gap: Duration::from_millis(50),
+    trouble: Duration::ZERO,
+    leases: 1,
+};
+/// How long after a new leader's election feeds are polled at the usual rate again, at most.
+const RECOVERY: Duration = Duration::from_secs(30);
+const NODES: [&str; 3] = ["rabbitmq", "rabbitmq2", "rabbitmq3"];
+
+/// The number of failovers: half of them by kill -9, half by freezing a node.
+fn rounds() -> usize {
+    std::env::var("SOAK_FAILOVERS").map_or(2, |rounds| rounds.parse().expect("SOAK_FAILOVERS is a number"))
+}
+
+fn leader(servers: &Servers, queue: &str, asked: &str) -> &'static str {
+    let question = format!("ra_leaderboard:lookup_leader('%2F_{queue}').");
+    loop {
+        let answer = servers.control(asked, &["eval", &question]);
+        let is_leader = |node: &&str| answer.contains(&format!("t{}@", servers.port(node)));
+        if let Some(leader) = NODES.into_iter().find(is_leader) {
+            return leader;
+        }
+    }
+}
+
+fn until_all_nodes_run(servers: &Servers) {
+    let begun = Instant::now();
+    while servers.control(NODES[0], &["eval", "length(rabbit_mnesia:cluster_nodes(running))."]).trim() != "3" {
+        assert!(begun.elapsed() < Duration::from_secs(180), "the nodes do not find each other");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// A disk alarm of one node is shown wherever an operator looks, and ends.
+async fn show_alarm(servers: &Servers, scheduler: &mut Role) {
+    let set = |limit| tokio::task::block_in_place(|| servers.control(NODES[1], &["set_disk_free_limit", limit]));
+    let is_shown = async |scheduler: &mut Role, path: &str, shown: bool| {
+        let begun = Instant::now();
+        while scheduler.get(path).await.1.contains("accepts no messages") != shown {
+            assert!(begun.elapsed() < PATIENCE, "{path}: {:?}", scheduler.get(path).await);
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    set("9000GB");
+    for path in ["/readyz", "/api/v1/stats", "/"] {
+        is_shown(scheduler, path, true).await;
+    }
+    assert_eq!(scheduler.get("/readyz").await.0, 503);
+    let (_, metrics) = scheduler.get("/metrics").await;
+    let blocked = metrics.lines().find_map(|line| line.strip_prefix("feedfleet_queue_blocked ")).unwrap();
+    assert_ne!(blocked, "0");
+    set("50MB");
+    for path in ["/readyz", "/api/v1/stats", "/"] {
+        is_shown(scheduler, path, false).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn leaders_of_rabbitmq_that_are_killed_or_freeze_cost_seconds_and_nothing_else() {
+    let size = Size::pick(SHORT, LONG);
+    let servers = Servers::own_with(&["postgres", "redis", "rabbitmq", "rabbitmq2", "rabbitmq3"], true);
+    let load = Load::new(size, &servers, Urls::of(&servers), "").await;
+    let database = sqlx::PgPool::connect(&servers.postgres).await.unwrap();
+    load.cluster.watch_versions(&database).await;
+    let kinds = [Kind::Scheduler, Kind::Scheduler, Kind::Worker, Kind::Worker];
+    let mut roles: Vec<Role> = kinds.into_iter().map(|kind| load.cluster.start(kind)).collect();
+    load.warm_up().await;
+
+    show_alarm(&servers, &mut roles[0]).await;
+
+    let (mut troubled, mut slowest): (Vec<Timestamp>, Duration) = Default::default();
+    for round in 0..rounds() {
+        until_usual_rate(&load).await;
+        let queue = format!("{}.{}", load.cluster.namespace, if round / 2 % 2 == 0 { "jobs" } else { "reports" });
+        let frozen = round % 2 == 1;
+        let begun = now();
+        let (lost, elected) = tokio::task::block_in_place(|| {
+            let lost = leader(&servers, &queue, NODES[0]);
+            let asked = NODES.into_iter().find(|node| *node != lost).unwrap();
+            let begun = Instant::now();
+            servers.signal(lost, if frozen { "STOP" } else { "KILL" });
+            while leader(&servers, &queue, asked) == lost {}
+            (lost, begun.elapsed())
+        });
+        let back = until_usual_rate(&load).await;
+        slowest = slowest.max(back);
+        println!(
+            "{}. {lost}, which led {queue}, {}: another leader after {elected:?}, usual rate {back:?} later",
+            round + 1,
+            if frozen { "frozen" } else { "killed" },
+        );
+        assert!(back < RECOVERY, "{back:?}");
+        tokio::task::block_in_place(|| {
+            if frozen {
+                servers.signal(lost, "CONT")
+            } else {
+                servers.up(lost)
+            }
+            until_all_nodes_run(&servers);
+        });
+        load.until_stored().await;
+        // As with a kill, what was fetched during that time may be fetched once more, because its report may have been lost.
+        let moments = (0_u32..).map(|n| begun.after(n * Duration::from_millis(500)));
+        troubled.extend(moments.take_while(|moment| *moment <= now()));
+    }
+    let truth = load.truth();
+    tokio::time::sleep(size.worst_gap()).await;
+    load.until_known(&truth).await;
+    let log = load.origin.log();
+    for role in roles {
+        role.stop().await;
+    }
+    let (lost, doubled) = load.lost_and_doubled(&truth).await;
+    let (twice, reports) = load.cluster.versions_reached_twice(&database).await;
+    println!(
+        "{} failovers, usual rate after at most {slowest:?}; {} requests, {reports} accepted reports; without allowance: {:?}",
+        rounds(),
+        log.len(),
+        load.manners(&log, &[]),
+    );
+    assert_eq!((lost.len(), doubled, twice), (0, 0, 0), "{lost:?}");
+    load.manners(&log, &troubled).assert_clean();
+}
