@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use sqlx::{AssertSqlSafe, Connection, Executor};
 use store::Store;
+use common::config::ServerConfig;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
 
@@ -61,7 +62,7 @@ pub(crate) async fn on_postgres(url: &str) -> anyhow::Result<()> {
         let mut sides = Vec::new();
         for off in [false, true] {
             let schema = format!("feedfleet-writes-{round}-{off}-{}", std::process::id());
-            let store = PostgresStore::open(url, &schema).await?;
+            let store = PostgresStore::open(&ServerConfig::at(url), &schema).await?;
             if off {
                 let switch = format!("SET search_path = \"{schema}\"; {OFF_POSTGRES}");
                 on.execute(AssertSqlSafe(switch)).await?;

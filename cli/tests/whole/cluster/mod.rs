@@ -3,6 +3,7 @@
 mod clocks;
 mod consumers;
 mod deliveries;
+mod failover_postgres;
 pub(crate) mod harness;
 mod imports;
 mod kills;
