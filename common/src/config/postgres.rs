@@ -34,9 +34,10 @@ impl ServerConfig {
                 url.query_pairs().into_owned().partition(|(key, _)| key == ATTRIBUTE);
             let Some((_, wanted)) = wanted.last() else { continue };
             server.target = Some(target(wanted)?);
-            match others.is_empty() {
-                true => url.set_query(None),
-                false => drop(url.query_pairs_mut().clear().extend_pairs(others)),
+            if others.is_empty() {
+                url.set_query(None);
+            } else {
+                url.query_pairs_mut().clear().extend_pairs(others);
             }
             *text = url.into();
         }
@@ -51,9 +52,9 @@ fn target(wanted: &str) -> Result<SessionTarget, String> {
     match wanted {
         "read-write" => Ok(SessionTarget::ReadWrite),
         "primary" => Ok(SessionTarget::Primary),
-        "any" | "read-only" | "standby" | "prefer-standby" => {
-            Err(format!("has {ATTRIBUTE}={wanted}, but feedfleet writes to every connection: use read-write or primary"))
-        }
+        "any" | "read-only" | "standby" | "prefer-standby" => Err(format!(
+            "has {ATTRIBUTE}={wanted}, but feedfleet writes to every connection: use read-write or primary"
+        )),
         _ => Err(format!("has an unknown {ATTRIBUTE}: use read-write or primary")),
     }
 }

@@ -58,9 +58,7 @@ fn one_postgres(text: &str, several: bool, has_ca_file: bool) -> Option<String> 
         return Some("has an empty name among its hosts".to_owned());
     }
     url.query_pairs().find_map(|(key, value)| match &*key {
-        key if several && HOST.contains(&key) => {
-            Some(format!("names its hosts and has {key} too: leave {key} out"))
-        }
+        key if several && HOST.contains(&key) => Some(format!("names its hosts and has {key} too: leave {key} out")),
         key if HOST.contains(&key) && value.contains(',') => {
             Some(format!("has several values in {key}: write HOST:PORT,HOST:PORT before the database"))
         }
@@ -70,7 +68,9 @@ fn one_postgres(text: &str, several: bool, has_ca_file: bool) -> Option<String> 
                 return Some(format!("has an unknown {key}: one of {}", SSL_MODES.join(", ")));
             }
             let unused = has_ca_file && !VERIFYING.contains(&mode.as_str());
-            unused.then(|| format!("has {key}={mode}, which never uses store.ca_file: leave {key} out, or use verify-full"))
+            unused.then(|| {
+                format!("has {key}={mode}, which never uses store.ca_file: leave {key} out, or use verify-full")
+            })
         }
         "port" | "statement-cache-capacity" if value.parse::<u16>().is_err() => Some(format!("has a wrong {key}")),
         "hostaddr" if value.parse::<IpAddr>().is_err() => Some("has a hostaddr that is not an address".to_owned()),

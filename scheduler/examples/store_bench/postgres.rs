@@ -2,8 +2,8 @@
 //! sorted by feed, and nothing around it. Both sides cross through the same client library.
 
 use anyhow::{Context, ensure};
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use common::config::ServerConfig;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use store::postgres::PostgresStore;
 
 use crate::bare::{POLL, RING, Row};

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::Instant;
 
+use common::config::ServerConfig;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 use store::Store;
-use common::config::ServerConfig;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use common::time::Timestamp;
+use load_tests::Record;
 use load_tests::proxy::{Direction, FaultProxy, Faults};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, PgPool};
@@ -17,7 +18,7 @@ use crate::harness::PATIENCE;
 const SHORT: Size = Size {
     feeds: 200,
     hosts: 80,
-    interval: Duration::from_secs(6),
+    interval: Duration::from_secs(5),
     gap: Duration::from_millis(50),
     trouble: Duration::from_secs(2),
     leases: 1,
@@ -117,6 +118,13 @@ struct Round {
     by_partition: bool,
 }
 
+/// Returns the longest time between two requests of any feeds since this moment.
+fn longest_stand(log: &[Record], since: Timestamp) -> Duration {
+    let mut moments: Vec<Timestamp> = log.iter().map(|record| record.wall).filter(|wall| *wall >= since).collect();
+    moments.sort();
+    moments.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap_or_default()
+}
+
 /// Waits until requests arrive at nine tenths of the usual rate; returns when they began to.
 async fn usual_rate(load: &Load) -> Timestamp {
     let window = load.size.interval / 3;
@@ -165,7 +173,8 @@ async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
         // As with a kill: a poll whose report was not stored, or whose result was lost, may be repeated.
         let moments = (0_u32..).map(|n| begun.after(n * Duration::from_millis(500)));
         troubled.extend(moments.take_while(|moment| *moment <= now()));
-        println!("{round:?}: usual rate {took:?} after the promotion");
+        let stood = longest_stand(&load.origin.log(), begun);
+        println!("{round:?}: usual rate {took:?} after the promotion; no request at all for at most {stood:?}");
         times.push(took);
         pair.repair(&servers, round);
     }

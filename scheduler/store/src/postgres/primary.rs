@@ -1,7 +1,7 @@
 //! The servers that the URL names, and the one among them that is in use.
 //!
 //! With several hosts, or with `target_session_attrs`, each new connection is checked: a server that is a standby or read-only
-//! is refused, and all hosts are asked, in their order, for one that accepts writes. Once such a host is found, all connections
+//! is refused, and a search checks all hosts, in their order, for one that accepts writes. Once such a host is found, all connections
 //! go there until it no longer accepts writes; those to the former host are closed. This cannot tell a former primary that still
 //! accepts writes from the new one: fencing it is the operator's duty.
 
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::timeline;
 
-/// Each host is asked this long after the one before it: the order counts, and a host that does not respond delays little.
+/// A search checks each host this long after the one before it: the order counts, and a host that does not respond delays little.
 const STAGGER: Duration = Duration::from_millis(250);
 /// Between two searches while no server accepts writes.
 const BETWEEN_SEARCHES: Duration = Duration::from_millis(250);
@@ -59,7 +59,8 @@ pub(super) fn read(
     server: &ServerConfig,
     name: &str,
 ) -> Result<(Vec<PgConnectOptions>, Option<SessionTarget>), sqlx::Error> {
-    let PostgresServer { urls, target } = server.postgres().map_err(|reason| sqlx::Error::Configuration(reason.into()))?;
+    let PostgresServer { urls, target } =
+        server.postgres().map_err(|reason| sqlx::Error::Configuration(reason.into()))?;
     let has_files = [&server.ca_file, &server.client_cert, &server.client_key].iter().any(|file| !file.is_empty());
     let host = |url: String| -> Result<PgConnectOptions, sqlx::Error> {
         let mut options: PgConnectOptions = url.parse()?;
@@ -113,7 +114,7 @@ impl Servers {
     }
 
     /// Makes a new connection of the pool ready. One to a server that is not wanted is replaced by one to a server that is,
-    /// however long that takes: whoever waits for the connection has a time limit.
+    /// however long that takes: the caller that waits for the connection has a time limit.
     pub(super) async fn settle(&self, on: &mut PgConnection) -> Result<(), sqlx::Error> {
         on.execute(AssertSqlSafe(self.settings.clone())).await?;
         let fault = self.fault(on).await?;

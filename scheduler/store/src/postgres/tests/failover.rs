@@ -149,7 +149,8 @@ async fn while_no_host_accepts_writes_each_ones_reason_is_given() {
     let error = PostgresStore::open(&ServerConfig::at(&hosts), "test").await.unwrap_err();
     assert!(error.may_pass());
     let text = common::causes::causes(&error);
-    for part in ["no host of store.url accepts writes", &format!("127.0.0.1:{} is a standby", own.port(SECOND)), "refused"]
+    for part in
+        ["no host of store.url accepts writes", &format!("127.0.0.1:{} is a standby", own.port(SECOND)), "refused"]
     {
         assert!(text.contains(part) && !text.contains("secret"), "{text}");
     }

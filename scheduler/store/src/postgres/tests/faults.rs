@@ -71,8 +71,10 @@ async fn a_server_that_stops_answering_is_given_up_in_time_and_used_again_when_i
     let patient = schema.store().await;
     let id = add(&patient, "https://a.org/feed").await;
     let fetched = verdict(&patient, id, 10, modified(vec![entry("1", "one")])).await;
-    let store =
-        in_time("it opens", async || PostgresStore::open_within(limits, &ServerConfig::at(&proxy.url), &schema.0).await.ok()).await;
+    let store = in_time("it opens", async || {
+        PostgresStore::open_within(limits, &ServerConfig::at(&proxy.url), &schema.0).await.ok()
+    })
+    .await;
     in_time("it answers", async || store.paused().await.ok()).await;
 
     proxy.stalled.store(true, Ordering::SeqCst);
@@ -110,7 +112,8 @@ async fn in_time<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
 async fn connections_that_went_silent_are_replaced_within_seconds_and_slow_statements_are_left_alone() {
     let schema = Schema::default();
     let proxy = Proxy::start().await;
-    let open = async || PostgresStore::open_within(Limits::default(), &ServerConfig::at(&proxy.url), &schema.0).await.ok();
+    let open =
+        async || PostgresStore::open_within(Limits::default(), &ServerConfig::at(&proxy.url), &schema.0).await.ok();
     let store = in_time("it opens", open).await;
     let id = add(&store, "https://a.org/feed").await;
     let fetched = verdict(&store, id, 10, modified(vec![entry("1", "one")])).await;

@@ -10,10 +10,10 @@ use sqlx::{ConnectOptions, Executor};
 use super::faults::Proxy;
 use super::own::PATIENCE;
 use crate::StoreError;
+use crate::Upkeep;
 use crate::conformance::{add, entry, modified, new_entries, poll, told};
 use crate::postgres::{Limits, PostgresStore};
 use crate::testing::{Schema, url};
-use crate::Upkeep;
 
 /// A PgBouncer with its default settings, before the tests' server.
 struct PgBouncer {
@@ -76,8 +76,9 @@ impl Drop for PgBouncer {
 #[tokio::test]
 async fn pgbouncer_that_gives_each_transaction_another_session_is_refused_with_what_to_do() {
     let schema = Schema::default();
-    let bouncer = PgBouncer::start("transaction", "").await;
-    for others in [0, 8] {
+    // In the other mode each statement gets another one.
+    for (mode, others) in [("statement", 0), ("transaction", 0), ("transaction", 8)] {
+        let bouncer = PgBouncer::start(mode, "").await;
         // Others that use the same sessions.
         let busy: Vec<_> = (0..others)
             .map(|_| {
@@ -89,7 +90,11 @@ async fn pgbouncer_that_gives_each_transaction_another_session_is_refused_with_w
             })
             .collect();
         for attempt in 0..20 {
-            let error = bouncer.open(&schema).await.map(drop).expect_err(&format!("{others} others, attempt {attempt}"));
+            let error = bouncer
+                .open(&schema)
+                .await
+                .map(drop)
+                .expect_err(&format!("{mode}, {others} others, attempt {attempt}"));
             assert!(matches!(error, StoreError::SharedSessions), "{error:?}");
             assert!(error.to_string().contains("pool_mode = session") && !error.may_pass(), "{error}");
         }

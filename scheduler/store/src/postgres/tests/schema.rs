@@ -117,7 +117,8 @@ async fn a_clock_that_differs_by_more_than_a_second_is_told() {
 
 #[tokio::test]
 async fn a_url_that_cannot_be_read_is_not_repeated() {
-    let error = PostgresStore::open(&ServerConfig::at("postgres://feedfleet:secret@db:port/feeds"), "test").await.unwrap_err();
+    let error =
+        PostgresStore::open(&ServerConfig::at("postgres://feedfleet:secret@db:port/feeds"), "test").await.unwrap_err();
     let whole = format!("{error} {error:?}");
     assert!(whole.contains("read the URL") && !whole.contains("secret"), "{whole}");
 }
