@@ -47,7 +47,7 @@ pub(crate) async fn store(config: &Config) -> Result<Arc<dyn Store>, StoreError>
     let url = &config.store.url;
     Ok(match url.starts_with("sqlite:") {
         true => Arc::new(SqliteStore::open(url).await?.within(config.quota)),
-        false => Arc::new(PostgresStore::open(url, &config.namespace).await?.within(config.quota)),
+        false => Arc::new(PostgresStore::open(&config.store, &config.namespace).await?.within(config.quota)),
     })
 }
 

@@ -105,7 +105,7 @@ impl Config {
         let known = ["sqlite:", "postgres:", "postgresql:"].iter().any(|scheme| self.store.url.starts_with(scheme));
         refusals.require(known, "store.url", || "must be sqlite://PATH, sqlite::memory: or postgres://..".into());
         if known && self.store.url.starts_with("postgres") {
-            refusals.unless("store.url", self.store.urls().iter().find_map(|url| servers::postgres(url)));
+            refusals.unless("store.url", servers::postgres(&self.store));
         }
         let of_redis: fn(&str) -> Option<String> = servers::redis;
         let schedule = self.schedule.server();

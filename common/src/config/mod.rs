@@ -6,6 +6,7 @@
 mod check;
 mod error;
 mod load;
+mod postgres;
 mod server;
 mod servers;
 mod shared;
@@ -22,6 +23,7 @@ use toml::{Table, Value};
 pub use check::{Refusal, check_host_rule};
 pub use error::{ConfigError, Problem, Source};
 pub use load::{Loaded, Setting, load, without_password};
+pub use postgres::{PostgresServer, SessionTarget};
 pub use server::{ServerConfig, hosts_of};
 pub use tls_files::{TlsFileError, TlsFiles};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use common::config::Config;
+use common::config::{Config, ServerConfig};
 use common::host::HostKey;
 use common::host_gate::redis::RedisGate;
 use common::live_rules::LiveRules;
@@ -28,7 +28,7 @@ const ADDED_AT_ONCE: usize = 1_000;
 const FAR: Duration = Duration::from_secs(30 * 86_400);
 
 pub(crate) async fn measure(server: &RedisServer, postgres: &str) -> anyhow::Result<()> {
-    let store = PostgresStore::open(postgres, "redis_bench").await?;
+    let store = PostgresStore::open(&ServerConfig::at(postgres), "redis_bench").await?;
     let now = SystemClock.now();
     let begun = Instant::now();
     for numbers in (0..FEEDS).collect::<Vec<_>>().chunks(ADDED_AT_ONCE) {

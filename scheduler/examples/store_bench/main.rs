@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use common::config::ServerConfig;
 use common::time::{Clock, SystemClock};
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
@@ -44,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
         ["lists", feeds] => lists_on_sqlite(&folder.0.join("lists.db"), feeds.parse()?).await,
         ["lists", feeds, url] => lists_on_postgres(url, feeds.parse()?).await,
         ["lists-of", file] => lists::lists(&SqliteStore::open(file).await?).await,
-        ["lists-of", url, schema] => lists::lists(&PostgresStore::open(url, schema).await?).await,
+        ["lists-of", url, schema] => lists::lists(&PostgresStore::open(&ServerConfig::at(url), schema).await?).await,
         ["fill", feeds, entries, file] => {
             let amount = entries::Amount::read(feeds, entries)?;
             SqliteStore::open(file).await?.close().await;
@@ -52,7 +53,7 @@ async fn main() -> anyhow::Result<()> {
         }
         ["fill", feeds, entries, url, schema] => {
             let amount = entries::Amount::read(feeds, entries)?;
-            PostgresStore::open(url, schema).await?.close().await;
+            PostgresStore::open(&ServerConfig::at(url), schema).await?.close().await;
             amount.fill_postgres(url, schema).await
         }
         ["writes"] => writes::on_sqlite(&folder.0).await,
@@ -75,7 +76,7 @@ async fn lists_on_sqlite(file: &Path, feeds: usize) -> anyhow::Result<()> {
 
 async fn lists_on_postgres(url: &str, feeds: usize) -> anyhow::Result<()> {
     let schema = format!("feedfleet-bench-lists-{}", std::process::id());
-    let store = PostgresStore::open(url, &schema).await?;
+    let store = PostgresStore::open(&ServerConfig::at(url), &schema).await?;
     lists::fill_postgres(url, &schema, feeds).await?;
     println!("PostgreSQL, {feeds} feeds");
     lists::lists(&store).await?;

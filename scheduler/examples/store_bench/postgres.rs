@@ -2,6 +2,7 @@
 //! sorted by feed, and nothing around it. Both sides cross through the same client library.
 
 use anyhow::{Context, ensure};
+use common::config::ServerConfig;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use store::postgres::PostgresStore;
 
@@ -13,8 +14,8 @@ use store::Upkeep;
 pub(crate) async fn beside_postgres(url: &str) -> anyhow::Result<()> {
     let [ours, theirs] = ["ours", "bare"].map(|side| format!("feedfleet-bench-{side}-{}", std::process::id()));
     let mut fleet = BenchFeeds::new(FEEDS)?;
-    let store = PostgresStore::open(url, &ours).await?;
-    let copy = PostgresStore::open(url, &theirs).await?;
+    let store = PostgresStore::open(&ServerConfig::at(url), &ours).await?;
+    let copy = PostgresStore::open(&ServerConfig::at(url), &theirs).await?;
     fill(&mut fleet, &[&store, &copy]).await?;
     copy.close().await;
     let mut bare = Bare::open(url, &theirs).await?;

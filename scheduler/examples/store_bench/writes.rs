@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use common::config::ServerConfig;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 use store::Store;
 use store::postgres::PostgresStore;
@@ -61,7 +62,7 @@ pub(crate) async fn on_postgres(url: &str) -> anyhow::Result<()> {
         let mut sides = Vec::new();
         for off in [false, true] {
             let schema = format!("feedfleet-writes-{round}-{off}-{}", std::process::id());
-            let store = PostgresStore::open(url, &schema).await?;
+            let store = PostgresStore::open(&ServerConfig::at(url), &schema).await?;
             if off {
                 let switch = format!("SET search_path = \"{schema}\"; {OFF_POSTGRES}");
                 on.execute(AssertSqlSafe(switch)).await?;

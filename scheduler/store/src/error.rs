@@ -66,6 +66,12 @@ pub enum StoreError {
         /// As it was given.
         url: String,
     },
+    /// A proxy gives each transaction another session of the database.
+    #[error(
+        "the store's database is behind a proxy that gives each transaction another session (PgBouncer with pool_mode = \
+         transaction); set pool_mode = session for feedfleet's database or user, or connect to PostgreSQL directly"
+    )]
+    SharedSessions,
     /// The schema could not be brought up to date.
     #[error("the store's schema could not be brought up to date")]
     Migrate(#[source] Box<sqlx::migrate::MigrateError>),
@@ -144,6 +150,17 @@ impl StoreError {
         }
     }
 
+    /// Does the server's end, or its change to a standby, concern other connections too?
+    pub(crate) fn ends_sessions(&self) -> bool {
+        match self {
+            StoreError::Database { source: sqlx::Error::Io(_), .. } => true,
+            StoreError::Database { source, .. } => {
+                postgres_state(source).is_some_and(|state| state == READ_ONLY || ENDS.contains(&state))
+            }
+            _ => false,
+        }
+    }
+
     /// May the same call work later, because only the database's server or its machine is out of order?
     pub fn may_pass(&self) -> bool {
         matches!(self, StoreError::Database { .. } | StoreError::Full { .. } | StoreError::Late { .. })
@@ -161,6 +178,8 @@ impl StoreError {
     pub(crate) fn on(action: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
         move |source| match (sqlite_code(&source), postgres_state(&source)) {
             (Some(FULL), _) | (_, Some(DISK_FULL)) => StoreError::Full { action, source },
+            // Only this connection names its statements.
+            (_, Some(NO_STATEMENT | OTHER_STATEMENT)) => StoreError::SharedSessions,
             _ => StoreError::Database { action, source },
         }
     }
@@ -186,6 +205,11 @@ const DISK_FULL: &str = "53100";
 const SERIALIZATION_FAILURE: &str = "40001";
 const DEADLOCK: &str = "40P01";
 const PROGRAM_LIMIT: &str = "54000";
+const READ_ONLY: &str = "25006";
+const NO_STATEMENT: &str = "26000";
+const OTHER_STATEMENT: &str = "42P05";
+/// The server shuts down, crashed, or does not take connections yet or any more.
+const ENDS: [&str; 3] = ["57P01", "57P02", "57P03"];
 
 /// Data exceptions, violated constraints, and rows or fields beyond the program's limits.
 fn refused_by_postgres(state: &str) -> bool {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use common::config::ServerConfig;
 use rand::RngExt;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
@@ -24,7 +25,7 @@ impl Schema {
     pub async fn store(&self) -> PostgresStore {
         let patience = Duration::from_secs(240);
         let limits = Limits { call: patience, statement: patience, acquire: patience };
-        PostgresStore::open_within(limits, &url(), &self.0).await.unwrap()
+        PostgresStore::open_within(limits, &ServerConfig::at(&url()), &self.0).await.unwrap()
     }
 
     /// A connection beside the store's, whose statements mean this schema.

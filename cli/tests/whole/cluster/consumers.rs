@@ -30,18 +30,18 @@ const LONG: (usize, usize) = (50, 10);
 const PYTHON: &str = "/usr/bin/python3";
 
 /// An example as a process that is killed and restarted with the same file.
-struct Consumer {
+pub(super) struct Consumer {
     file: PathBuf,
     script: &'static str,
     child: Option<Child>,
 }
 
 impl Consumer {
-    fn new(folder: &Path, script: &'static str) -> Self {
+    pub(super) fn new(folder: &Path, script: &'static str) -> Self {
         Consumer { file: folder.join(script).with_extension("db"), script, child: None }
     }
 
-    fn start(&mut self, arguments: &[&str]) {
+    pub(super) fn start(&mut self, arguments: &[&str]) {
         let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/example").join(self.script);
         let mut command = Command::new(PYTHON);
         command.arg("-B").arg(example).arg(&self.file).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -72,6 +72,22 @@ impl Consumer {
         let rows = sqlx::query_scalar("SELECT seq FROM event ORDER BY position").fetch_all(&mut connection).await;
         connection.close().await.unwrap();
         rows.unwrap_or_default()
+    }
+
+    /// Waits until it has the last of these events in an epoch; returns the sequence numbers that it stored of that epoch.
+    pub(super) async fn wait_for_all(&self, epoch: &str, events: &[i64]) -> Vec<i64> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let file = sqlx::sqlite::SqliteConnectOptions::new().filename(&self.file).busy_timeout(PATIENCE);
+            let mut connection = file.connect().await.unwrap();
+            let rows = sqlx::query_scalar("SELECT seq FROM event WHERE epoch = ? ORDER BY position").bind(epoch);
+            let stored: Vec<i64> = rows.fetch_all(&mut connection).await.unwrap();
+            connection.close().await.unwrap();
+            if stored.last() >= events.last() || Instant::now() > deadline {
+                return stored;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     }
 
     async fn wait_for(&self, seq: i64) {
@@ -121,7 +137,7 @@ async fn kill_the_relay(load: &Load, database: &sqlx::PgPool, schedulers: &mut [
 }
 
 /// Returns every sequence number.
-async fn told(cluster: &Cluster) -> Vec<i64> {
+pub(super) async fn told(cluster: &Cluster) -> Vec<i64> {
     let mut seqs: Vec<i64> = Vec::new();
     loop {
         let page = cluster.store.events(seqs.last().copied().unwrap_or(0), 1000).await.unwrap();
@@ -173,12 +189,7 @@ async fn consumers_killed_at_random_miss_nothing_and_keep_the_order() {
         }
     }
     worker.stop().await;
-    // The worker's last reports are still being stored.
-    let mut last = 0;
-    while last != load.cluster.store.latest_seq().await.unwrap() {
-        last = load.cluster.store.latest_seq().await.unwrap();
-        tokio::time::sleep(Duration::from_secs(2)).await;
-    }
+    load.until_quiet().await;
     let told = told(&load.cluster).await;
     stream.wait_for(told[told.len() - 1]).await;
     queued.wait_for(told[told.len() - 1]).await;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::config::ServerConfig;
 use common::feed::Feed;
 use common::host::HostRules;
 use common::policy::{Audience, Category};
@@ -123,6 +124,20 @@ impl Servers {
         self.ask(&["stop", name]);
     }
 
+    /// Makes one PostgreSQL the standby of the other one, from a new copy of its data.
+    pub(crate) fn standby(&self, name: &str, of: &str) {
+        self.ask(&["standby", name, of]);
+    }
+
+    /// Returns the URLs of PostgreSQL and of its standby.
+    pub(crate) fn postgres_pair(&self) -> [String; 2] {
+        let urls = self.ask(&["urls"]);
+        ["POSTGRES", "POSTGRES2"].map(|name| {
+            let start = format!("export FEEDFLEET_TEST_{name}=");
+            urls.lines().find_map(|line| line.strip_prefix(&start)).unwrap().to_owned()
+        })
+    }
+
     /// Starts a stopped server again, at the same address.
     pub(crate) fn up(&self, name: &str) {
         self.ask(&["up", name]);
@@ -198,7 +213,7 @@ impl Cluster {
     /// Creates a cluster in this namespace.
     pub(crate) async fn named(namespace: String, servers: &Servers, urls: Urls, config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = PostgresStore::open(&servers.postgres, &namespace).await.unwrap();
+        let store = PostgresStore::open(&ServerConfig::at(&servers.postgres), &namespace).await.unwrap();
         let cluster = Cluster { folder, namespace, urls, store, drain: Duration::ZERO };
         cluster.configure(config);
         cluster

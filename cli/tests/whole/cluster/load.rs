@@ -7,6 +7,8 @@ use common::feed::Feed;
 use common::time::{Clock, SystemClock, Timestamp};
 use load_tests::{Fault, Format, Origin, Pace, Record, Rules, Script, judge, loopback};
 
+use store::Events;
+
 use super::harness::{Cluster, Servers, Urls};
 use crate::harness::PATIENCE;
 
@@ -159,6 +161,15 @@ impl Load {
             }
             assert!(tokio::time::Instant::now() < deadline, "the last polls of {unknown} feeds were never stored");
             tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Waits until the last reports of workers that were stopped are stored.
+    pub(crate) async fn until_quiet(&self) {
+        let mut last = 0;
+        while last != self.cluster.store.latest_seq().await.unwrap() {
+            last = self.cluster.store.latest_seq().await.unwrap();
+            tokio::time::sleep(Duration::from_secs(2)).await;
         }
     }
 

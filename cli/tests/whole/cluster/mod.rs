@@ -4,6 +4,7 @@ mod clocks;
 mod consumers;
 mod deliveries;
 mod failover_rabbitmq;
+mod failover_postgres;
 pub(crate) mod harness;
 mod imports;
 mod kills;

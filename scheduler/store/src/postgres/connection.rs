@@ -5,12 +5,15 @@
 //! than [`RETURN_LIMIT`]: a server that stopped answering would otherwise keep the pool's places.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, Postgres};
 
 use super::PostgresStore;
+use super::open::CONNECTIONS;
+use super::primary::Servers;
 use super::silence::InUse;
 use crate::StoreError;
 
@@ -19,6 +22,9 @@ const RETURN_LIMIT: Duration = Duration::from_secs(5);
 /// A connection until it is [kept](StoreConnection::keep), or closed by being dropped.
 pub(super) struct StoreConnection {
     connection: PoolConnection<Postgres>,
+    servers: Arc<Servers>,
+    /// The term in which it was acquired.
+    term: u64,
     _in_use: InUse,
 }
 
@@ -28,9 +34,13 @@ pub(super) const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ON
 impl PostgresStore {
     /// Takes a connection out of the pool, or opens one.
     pub(super) async fn acquire(&self, action: &'static str) -> Result<StoreConnection, StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(StoreError::on(action))?;
+        // Before it is made: then its server is at least the one of this term.
+        let term = self.servers.term();
+        let is_busy = || self.connections.used() >= CONNECTIONS as usize;
+        let mut connection = self.servers.acquire(&self.pool, is_busy).await.map_err(StoreError::on(action))?;
         connection.close_on_drop();
-        Ok(StoreConnection { connection, _in_use: self.connections.in_use() })
+        let servers = Arc::clone(&self.servers);
+        Ok(StoreConnection { connection, servers, term, _in_use: self.connections.in_use() })
     }
 }
 
@@ -71,8 +81,11 @@ macro_rules! in_transaction {
 pub(super) use {in_transaction, on_connection};
 
 impl StoreConnection {
-    /// Gives the connection back: all that was asked of it is done.
+    /// Gives the connection back: all that was asked of it is done. One of an earlier term is closed.
     pub(super) fn keep(mut self) {
+        if self.term != self.servers.term() {
+            return;
+        }
         let returned = self.connection.return_to_pool();
         tokio::spawn(async move {
             // Too late: it is closed.

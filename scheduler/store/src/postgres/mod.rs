@@ -1,7 +1,7 @@
 //! The store on PostgreSQL: any number of processes, one schema, which the namespace names.
 //!
 //! A batch costs a handful of statements whatever its size: its rows cross as arrays and stand in the order of their numbers.
-//! Four rules keep transactions of several processes apart:
+//! Five rules keep transactions of several processes apart:
 //! - rows are locked in one order: feeds by number, then hosts by name, then the row of `store`; a transaction that has to write more of
 //!   a feed holds its row first;
 //! - the row of `store` is the lock under which events are numbered, taken last and held until the transaction ends, so that
@@ -9,7 +9,8 @@
 //! - `apply` looks at rows without locking them and writes those that are still as they were; if one is not, it begins
 //!   again and locks them first. A report of another version therefore changes nothing, whichever process applies it;
 //! - a call ends within half a minute (`Limits`), whatever the server does, and within seconds when its connection was
-//!   lost (`silence`).
+//!   lost (`silence`);
+//! - after a failover, connections go to the host that accepts writes (`primary`).
 //!
 //! No statement asks for `*`: PostgreSQL refuses to go on with a prepared one after a migration added a column.
 
@@ -24,6 +25,8 @@ mod list;
 mod moves;
 mod news;
 mod open;
+mod pooler;
+mod primary;
 mod push;
 mod requeues;
 mod search;
@@ -44,6 +47,7 @@ use common::config::QuotaConfig;
 use common::url::FeedId;
 use sqlx::PgPool;
 
+use self::primary::Servers;
 use self::silence::Connections;
 use super::StoreError;
 
@@ -56,6 +60,7 @@ pub struct PostgresStore {
     pool: PgPool,
     limits: Limits,
     connections: Arc<Connections>,
+    servers: Arc<Servers>,
     /// What one feed may cost.
     quota: QuotaConfig,
 }
@@ -105,7 +110,12 @@ impl PostgresStore {
             let lost = || Err(StoreError::Late { action, limit: begun.elapsed() });
             self.connections.heard(calls).await.unwrap_or_else(lost)
         };
-        bounded(action, self.limits.call, heard).await
+        let done = bounded(action, self.limits.call, heard).await;
+        if done.as_ref().is_err_and(StoreError::ends_sessions) {
+            // The server ended other idle connections too, or will refuse what they write.
+            self.connections.note_loss();
+        }
+        done
     }
 }
 

@@ -1,21 +1,22 @@
 //! Opening: the connections' settings, the schema, its migrations.
 
-use std::str::FromStr;
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::config::QuotaConfig;
+use common::config::{QuotaConfig, ServerConfig};
 use rand::RngExt;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
+use super::pooler::refuse_shared_sessions;
+use super::primary::{self, Servers};
 use super::silence::Connections;
-use super::timeline;
 use super::{Limits, PostgresStore, bounded, search};
 use crate::StoreError;
 
 /// Connections of one process: a few batches at once, readers beside them.
-const CONNECTIONS: u32 = 10;
+pub(super) const CONNECTIONS: u32 = 10;
 /// A connection that was idle for this time is checked before use.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 /// Migrations of large tables take their time.
@@ -49,33 +50,35 @@ impl PostgresStore {
     /// Connects, makes the schema that `namespace` names when it is missing, and brings it up to date. Several may do that at
     /// once.
     ///
-    /// `url` is `postgres://USER:PASSWORD@HOST/DATABASE`; the database exists, and the user may create schemas in it or owns
-    /// that schema. A schema of a newer program gives [`StoreError::TooNew`].
-    pub async fn open(url: &str, namespace: &str) -> Result<Self, StoreError> {
-        Self::open_within(Limits::default(), url, namespace).await
+    /// The URL is `postgres://USER:PASSWORD@HOST/DATABASE`, perhaps with several hosts; the database exists, and the user may
+    /// create schemas in it or owns that schema. A schema of a newer program gives [`StoreError::TooNew`].
+    pub async fn open(server: &ServerConfig, namespace: &str) -> Result<Self, StoreError> {
+        Self::open_within(Limits::default(), server, namespace).await
     }
 
-    pub(crate) async fn open_within(limits: Limits, url: &str, namespace: &str) -> Result<Self, StoreError> {
+    pub(crate) async fn open_within(
+        limits: Limits,
+        server: &ServerConfig,
+        namespace: &str,
+    ) -> Result<Self, StoreError> {
         const ACTION: &str = "be opened";
-        let options = PgConnectOptions::from_str(url).map_err(StoreError::on("read the URL of its database"))?;
         let schema = format!("\"{}\"", namespace.replace('"', "\"\""));
         // Ours among those of other processes; a name is cut after 63 bytes.
         let name = format!("feedfleet {:08x} {namespace}", rand::rng().random::<u32>());
         let name = name.get(..63).unwrap_or(&name).to_owned();
-        let options = options
-            .application_name(&name)
-            .options([("search_path", schema.as_str())])
-            .options(SETTINGS)
-            .options(ends(limits))
-            .disable_statement_logging();
+        let read = primary::read(server, &name);
+        let (hosts, target) = read.map_err(StoreError::on("read the URL of its database"))?;
+        let servers = Servers::new(hosts, target, settings(limits, &schema));
         bounded(ACTION, OPEN_LIMIT, async {
-            let connecting = tokio::time::timeout(limits.acquire, options.connect()).await;
-            let connection = connecting.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::on(ACTION))?;
+            let connecting = tokio::time::timeout(limits.acquire, servers.connect()).await;
+            let connecting = connecting.unwrap_or(Err(sqlx::Error::PoolTimedOut));
+            let mut connection = connecting.map_err(StoreError::on(ACTION))?;
+            refuse_shared_sessions(&servers, &mut connection).await?;
             migrate(connection, namespace, &schema).await
         })
         .await?;
-        let connections = Connections::new(name, options.clone());
-        let known = Arc::clone(&connections);
+        let connections = Connections::new(name, Arc::clone(&servers));
+        let (known, new) = (Arc::clone(&connections), Arc::clone(&servers));
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS)
             .acquire_timeout(limits.acquire)
@@ -86,10 +89,26 @@ impl PostgresStore {
                 let known = Arc::clone(&known);
                 Box::pin(async move { Ok(known.may_use(connection, meta.idle_for, TRUSTED_IDLE).await) })
             })
-            .after_connect(|connection, _| Box::pin(timeline::bind_epoch(connection)))
-            .connect_lazy_with(options);
-        Ok(PostgresStore { pool, limits, connections, quota: QuotaConfig::NONE })
+            .after_connect(move |connection, _| {
+                let servers = Arc::clone(&new);
+                Box::pin(async move { servers.settle(connection).await })
+            })
+            .connect_lazy_with(servers.options());
+        servers.is_pointed_to();
+        Ok(PostgresStore { pool, limits, connections, servers, quota: QuotaConfig::NONE })
     }
+}
+
+/// What each connection begins with, as statements: a proxy may refuse parameters of the connection.
+fn settings(limits: Limits, schema: &str) -> String {
+    let mut text = format!("SET search_path = {schema};");
+    for (name, value) in SETTINGS {
+        let _ = write!(text, "SET {name} = '{value}';");
+    }
+    for (name, value) in ends(limits) {
+        let _ = write!(text, "SET {name} = {value};");
+    }
+    text
 }
 
 /// Brings the schema up to date on a connection of its own, under a lock that other starters wait for.

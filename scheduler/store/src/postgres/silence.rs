@@ -3,6 +3,7 @@
 //! A statement that waits for a lock and one whose question or answer was lost look alike from here. So when calls take long, the
 //! server is asked over a new connection how many of ours it works for. Fewer than we wait for, twice in a row, means that some
 //! are lost: the calls end, their connections are closed, and no connection that was idle at that time is used again.
+//! Those that are still at a host that is no longer in use are lost at once.
 //! The driver does not let us set TCP's own limit on our side of the connection.
 
 use std::collections::HashMap;
@@ -10,9 +11,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection};
+use sqlx::{Connection, PgConnection};
 use tokio::time::{Instant, timeout};
+
+use super::primary::Servers;
 
 /// A call that takes longer is looked at.
 const SLOW: Duration = Duration::from_secs(2);
@@ -27,7 +29,7 @@ const PING: Duration = Duration::from_secs(1);
 pub(super) struct Connections {
     /// The name under which the server lists them, and no other process's.
     name: String,
-    options: PgConnectOptions,
+    servers: Arc<Servers>,
     state: Mutex<State>,
     /// One looks for all.
     looking: tokio::sync::Mutex<Option<Look>>,
@@ -36,8 +38,8 @@ pub(super) struct Connections {
 #[derive(Default)]
 struct State {
     last: u64,
-    /// Connections in use, and since when.
-    used: HashMap<u64, Instant>,
+    /// Connections in use, since when, and at which host.
+    used: HashMap<u64, (Instant, usize)>,
     /// Connections that were idle then are not trusted.
     lost: Option<Instant>,
 }
@@ -56,22 +58,31 @@ pub(super) struct InUse {
 }
 
 impl Connections {
-    pub(super) fn new(name: String, options: PgConnectOptions) -> Arc<Self> {
-        Arc::new(Connections { name, options, state: Mutex::default(), looking: tokio::sync::Mutex::default() })
+    pub(super) fn new(name: String, servers: Arc<Servers>) -> Arc<Self> {
+        Arc::new(Connections { name, servers, state: Mutex::default(), looking: tokio::sync::Mutex::default() })
     }
 
     pub(super) fn in_use(self: &Arc<Self>) -> InUse {
+        let host = self.servers.host();
         let mut state = self.lock();
         state.last += 1;
         let number = state.last;
-        state.used.insert(number, Instant::now());
+        state.used.insert(number, (Instant::now(), host));
         InUse { connections: Arc::clone(self), number }
+    }
+
+    /// How many connections are in use.
+    pub(super) fn used(&self) -> usize {
+        self.lock().used.len()
     }
 
     /// Returns whether an idle connection may be used: it answers a ping, or was used a moment ago.
     pub(super) async fn may_use(&self, connection: &mut PgConnection, idle: Duration, trusted: Duration) -> bool {
         let idle_since = Instant::now().checked_sub(idle);
         if self.lock().lost.is_some_and(|lost| idle_since.is_none_or(|since| since <= lost)) {
+            return false;
+        }
+        if idle_since.is_some_and(|since| !self.servers.is_here(since)) {
             return false;
         }
         if idle <= trusted {
@@ -112,12 +123,17 @@ impl Connections {
         if let Some(look) = last.as_ref().filter(|look| look.at.elapsed() < LOOK_EVERY) {
             return look.lost;
         }
-        let waiting = self.lock().used.values().filter(|since| since.elapsed() > SLOW).count();
+        let waiting = self.lock().used.values().filter(|(since, _)| since.elapsed() > SLOW).count();
         let working = timeout(PATIENCE, self.working()).await;
+        let here = self.servers.host();
+        let left = self.lock().used.values().any(|(since, host)| *host != here && since.elapsed() > SLOW);
         let fewer = matches!(working, Ok(Ok(working)) if working < waiting);
-        let lost = fewer && last.as_ref().is_some_and(|before| before.fewer && before.at.elapsed() < 4 * LOOK_EVERY);
-        if lost {
+        let twice = fewer && last.as_ref().is_some_and(|before| before.fewer && before.at.elapsed() < 4 * LOOK_EVERY);
+        let lost = left || twice;
+        if lost && !left {
             tracing::warn!(waiting, "connections to PostgreSQL went silent; they are replaced");
+        }
+        if lost {
             self.note_loss();
         }
         *last = Some(Look { at: Instant::now(), fewer, lost });
@@ -126,7 +142,7 @@ impl Connections {
 
     /// For how many of our connections the server works, or did a moment ago.
     async fn working(&self) -> Result<usize, sqlx::Error> {
-        let mut on = self.options.connect().await?;
+        let mut on = self.servers.connect().await?;
         let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND pid <> pg_backend_pid() \
                    AND (state = 'active' OR clock_timestamp() - state_change < interval '1 second')";
         let working: i64 = sqlx::query_scalar(sql).bind(&self.name).fetch_one(&mut on).await?;
@@ -135,7 +151,8 @@ impl Connections {
         Ok(usize::try_from(working).unwrap_or(usize::MAX))
     }
 
-    fn note_loss(&self) {
+    /// Idle connections are used no more.
+    pub(super) fn note_loss(&self) {
         self.lock().lost = Some(Instant::now());
     }
 

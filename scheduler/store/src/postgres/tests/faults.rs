@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use common::config::ServerConfig;
 use sqlx::Acquire;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -70,8 +71,10 @@ async fn a_server_that_stops_answering_is_given_up_in_time_and_used_again_when_i
     let patient = schema.store().await;
     let id = add(&patient, "https://a.org/feed").await;
     let fetched = verdict(&patient, id, 10, modified(vec![entry("1", "one")])).await;
-    let store =
-        in_time("it opens", async || PostgresStore::open_within(limits, &proxy.url, &schema.0).await.ok()).await;
+    let store = in_time("it opens", async || {
+        PostgresStore::open_within(limits, &ServerConfig::at(&proxy.url), &schema.0).await.ok()
+    })
+    .await;
     in_time("it answers", async || store.paused().await.ok()).await;
 
     proxy.stalled.store(true, Ordering::SeqCst);
@@ -109,7 +112,8 @@ async fn in_time<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
 async fn connections_that_went_silent_are_replaced_within_seconds_and_slow_statements_are_left_alone() {
     let schema = Schema::default();
     let proxy = Proxy::start().await;
-    let open = async || PostgresStore::open_within(Limits::default(), &proxy.url, &schema.0).await.ok();
+    let open =
+        async || PostgresStore::open_within(Limits::default(), &ServerConfig::at(&proxy.url), &schema.0).await.ok();
     let store = in_time("it opens", open).await;
     let id = add(&store, "https://a.org/feed").await;
     let fetched = verdict(&store, id, 10, modified(vec![entry("1", "one")])).await;
@@ -138,8 +142,9 @@ async fn connections_that_went_silent_are_replaced_within_seconds_and_slow_state
 
 /// Forwards to the server; while stalled it accepts, and forwards nothing. Connections that were silenced stay open and carry
 /// nothing any more.
-struct Proxy {
+pub(super) struct Proxy {
     url: String,
+    pub(super) port: u16,
     stalled: Arc<AtomicBool>,
     /// The number of connections, and up to which of them all are silent.
     numbers: Arc<(AtomicUsize, AtomicUsize)>,
@@ -147,10 +152,15 @@ struct Proxy {
 
 impl Proxy {
     async fn start() -> Self {
-        let server = sqlx::postgres::PgConnectOptions::clone(&url().parse().unwrap());
+        Self::before(&url()).await
+    }
+
+    pub(super) async fn before(url: &str) -> Self {
+        let server = sqlx::postgres::PgConnectOptions::clone(&url.parse().unwrap());
         let to = (server.get_host().to_owned(), server.get_port());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = url().replace(&format!(":{}/", to.1), &format!(":{}/", listener.local_addr().unwrap().port()));
+        let port = listener.local_addr().unwrap().port();
+        let url = url.replace(&format!(":{}/", to.1), &format!(":{port}/"));
         let stalled = Arc::new(AtomicBool::new(false));
         let seen = stalled.clone();
         let numbers = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
@@ -169,11 +179,16 @@ impl Proxy {
                 tokio::spawn(forward(server_read, client_write, seen.clone(), is_silent));
             }
         });
-        Proxy { url, stalled, numbers }
+        Proxy { url, port, stalled, numbers }
+    }
+
+    /// Forwards nothing, on present and new connections, or everything again.
+    pub(super) fn stall(&self, stalled: bool) {
+        self.stalled.store(stalled, Ordering::SeqCst);
     }
 
     /// Lets the present connections carry nothing any more. New ones work.
-    fn silence(&self) {
+    pub(super) fn silence(&self) {
         self.numbers.1.store(self.numbers.0.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 }

@@ -1,9 +1,13 @@
 //! The suite on PostgreSQL, and what only PostgreSQL has.
 
 mod concurrent;
+mod failover;
 mod faults;
 mod leases;
+mod own;
+mod proxies;
 mod schema;
+mod tls;
 
 use async_trait::async_trait;
 use common::config::QuotaConfig;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use common::config::ServerConfig;
 use common::time::{Clock, SystemClock};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, Row};
@@ -74,7 +75,7 @@ async fn a_user_with_nothing_but_a_schema_of_its_own_is_enough() {
     on.execute(AssertSqlSafe(made)).await.unwrap();
     let ours: PgConnectOptions = url().parse().unwrap();
     let theirs = ours.username(user).password("known").to_url_lossy();
-    let store = PostgresStore::open(theirs.as_str(), user).await.unwrap();
+    let store = PostgresStore::open(&ServerConfig::at(theirs.as_str()), user).await.unwrap();
     add(&store, "https://a.org/feed").await;
     store.close().await;
     on.execute(AssertSqlSafe(format!("DROP OWNED BY \"{user}\" CASCADE; DROP ROLE \"{user}\""))).await.unwrap();
@@ -87,7 +88,7 @@ async fn a_schema_of_a_newer_program_is_refused_and_left_alone() {
     let sql = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
                VALUES (9000, 'of the future', true, '', 0)";
     schema.connection().await.execute(sql).await.unwrap();
-    let error = PostgresStore::open(&url(), &schema.0).await.unwrap_err();
+    let error = PostgresStore::open(&ServerConfig::at(&url()), &schema.0).await.unwrap_err();
     assert!(matches!(error, StoreError::TooNew { found: 9000, .. }), "{error:?}");
 }
 
@@ -116,7 +117,8 @@ async fn a_clock_that_differs_by_more_than_a_second_is_told() {
 
 #[tokio::test]
 async fn a_url_that_cannot_be_read_is_not_repeated() {
-    let error = PostgresStore::open("postgres://feedfleet:secret@db:port/feeds", "test").await.unwrap_err();
+    let error =
+        PostgresStore::open(&ServerConfig::at("postgres://feedfleet:secret@db:port/feeds"), "test").await.unwrap_err();
     let whole = format!("{error} {error:?}");
     assert!(whole.contains("read the URL") && !whole.contains("secret"), "{whole}");
 }

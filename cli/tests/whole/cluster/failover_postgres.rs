@@ -1,0 +1,213 @@
+//! PostgreSQL fails over to a standby again and again, by kill -9 and by partition, to a synchronous one and to one that lags.
+
+use std::time::Duration;
+
+use common::time::Timestamp;
+use load_tests::Record;
+use load_tests::proxy::{Direction, FaultProxy, Faults};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, PgPool};
+use store::Events;
+use tokio::time::Instant;
+
+use super::consumers::{Consumer, told};
+use super::harness::{Kind, Role, Servers, Urls, address};
+use super::load::{Load, Size, now};
+use crate::harness::PATIENCE;
+
+const SHORT: Size = Size {
+    feeds: 200,
+    hosts: 80,
+    interval: Duration::from_secs(5),
+    gap: Duration::from_millis(50),
+    trouble: Duration::from_secs(2),
+    leases: 1,
+};
+/// The trouble is how long a standby lags when it is promoted.
+const LONG: Size = Size {
+    feeds: 10_000,
+    hosts: 1_000,
+    interval: Duration::from_secs(30),
+    gap: Duration::from_millis(50),
+    trouble: Duration::from_secs(5),
+    leases: 1,
+};
+/// The time from the promotion until feeds are polled at the usual rate.
+const BACK: Duration = Duration::from_secs(30);
+const NAMES: [&str; 2] = ["postgres", "postgres2"];
+
+/// Two servers, the proxies through which the roles reach them, and which of them is the primary.
+struct Pair {
+    proxies: [FaultProxy; 2],
+    urls: [String; 2],
+    primary: usize,
+}
+
+impl Pair {
+    async fn start(servers: &mut Servers) -> Self {
+        servers.standby(NAMES[1], NAMES[0]);
+        let urls = servers.postgres_pair();
+        let mut proxies = Vec::new();
+        for url in &urls {
+            proxies.push(FaultProxy::before(address(url)).await.unwrap());
+        }
+        let hosts: Vec<String> = proxies.iter().map(|proxy| proxy.address().to_string()).collect();
+        servers.postgres = format!("postgres://postgres@{}/postgres", hosts.join(","));
+        Pair { proxies: proxies.try_into().unwrap(), urls, primary: 0 }
+    }
+
+    async fn on(&self, server: usize) -> PgConnection {
+        self.urls[server].parse::<PgConnectOptions>().unwrap().connect().await.unwrap()
+    }
+
+    async fn set(&self, server: usize, setting: String) {
+        let mut on = self.on(server).await;
+        on.execute(AssertSqlSafe(format!("ALTER SYSTEM SET {setting}"))).await.unwrap();
+        on.execute("SELECT pg_reload_conf()").await.unwrap();
+    }
+
+    async fn until(&self, server: usize, sql: &'static str) {
+        let mut on = self.on(server).await;
+        let deadline = Instant::now() + PATIENCE;
+        while !sqlx::query_scalar::<_, bool>(sql).fetch_one(&mut on).await.unwrap() {
+            assert!(Instant::now() < deadline, "never true: {sql}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Promotes the standby after the primary was killed or cut off; returns when.
+    async fn fail_over(&mut self, servers: &Servers, round: Round, lag: Duration) -> Timestamp {
+        let (primary, standby) = (self.primary, 1 - self.primary);
+        if round.synchronous {
+            self.set(primary, format!("synchronous_standby_names = '{}'", NAMES[standby])).await;
+            self.until(primary, "SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'").await;
+            tokio::time::sleep(lag).await;
+        } else {
+            self.set(standby, "primary_conninfo = ''".to_owned()).await;
+            self.until(primary, "SELECT count(*) = 0 FROM pg_stat_replication").await;
+            tokio::time::sleep(lag).await;
+        }
+        if round.by_partition {
+            self.proxies[primary].set(Faults { stall: Some(Direction::ToClient), ..Faults::default() });
+        } else {
+            servers.signal(NAMES[primary], "KILL");
+        }
+        // The time that a tool for failovers takes to notice.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        self.set(standby, "synchronous_standby_names = ''".to_owned()).await;
+        let promote = sqlx::query_scalar::<_, bool>("SELECT pg_promote()");
+        assert!(promote.fetch_one(&mut self.on(standby).await).await.unwrap());
+        self.primary = standby;
+        now()
+    }
+
+    /// Makes the former primary the standby of the present one.
+    fn repair(&self, servers: &Servers, round: Round) {
+        let former = 1 - self.primary;
+        if round.by_partition {
+            servers.signal(NAMES[former], "KILL");
+        }
+        servers.standby(NAMES[former], NAMES[self.primary]);
+        self.proxies[former].set(Faults::default());
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    synchronous: bool,
+    by_partition: bool,
+}
+
+/// Returns the longest time between two requests of any feeds since this moment.
+fn longest_stand(log: &[Record], since: Timestamp) -> Duration {
+    let mut moments: Vec<Timestamp> = log.iter().map(|record| record.wall).filter(|wall| *wall >= since).collect();
+    moments.sort();
+    moments.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap_or_default()
+}
+
+/// Waits until requests arrive at nine tenths of the usual rate; returns when they began to.
+async fn usual_rate(load: &Load) -> Timestamp {
+    let window = load.size.interval / 3;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let began = now();
+        if load.rate_over(window).await >= 0.9 * load.size.rate() {
+            return began;
+        }
+        assert!(Instant::now() < deadline, "not back to {} polls/s within {PATIENCE:?}", load.size.rate());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
+    let size = Size::pick(SHORT, LONG);
+    let count: usize = std::env::var("SOAK_FAILOVERS").map_or(2, |rounds| rounds.parse().unwrap());
+    let mut servers = Servers::own(true);
+    let mut pair = Pair::start(&mut servers).await;
+    let load = Load::new(size, &servers, Urls::of(&servers), "").await;
+    let database = PgPool::connect(&pair.urls[0]).await.unwrap();
+    load.cluster.watch_versions(&database).await;
+    database.close().await;
+    let kinds = [Kind::Scheduler, Kind::Scheduler, Kind::Worker, Kind::Worker];
+    let mut roles: Vec<Role> = kinds.into_iter().map(|kind| load.cluster.start(kind)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let mut consumer = Consumer::new(folder.path(), "consumer.py");
+    consumer.start(&[&roles[0].address()]);
+    load.warm_up().await;
+
+    let mut troubled: Vec<Timestamp> = Vec::new();
+    let mut times = Vec::new();
+    for number in 0..count {
+        // Kills and partitions, to synchronous and lagging ones: all four within four rounds.
+        let round = Round { synchronous: number % 2 == 0, by_partition: number % 4 == 1 || number % 4 == 2 };
+        usual_rate(&load).await;
+        let begun = now();
+        let before = load.cluster.store.events(0, 1).await.unwrap().epoch;
+        let promoted = pair.fail_over(&servers, round, size.trouble).await;
+        let log_before = load.origin.request_count();
+        let back = usual_rate(&load).await;
+        assert!(load.origin.request_count() > log_before);
+        let took = back.since(promoted);
+        let epoch = load.cluster.store.events(0, 1).await.unwrap().epoch;
+        assert_ne!(epoch, before, "{round:?}");
+        // As with a kill: a poll whose report was not stored, or whose result was lost, may be repeated.
+        let moments = (0_u32..).map(|n| begun.after(n * Duration::from_millis(500)));
+        troubled.extend(moments.take_while(|moment| *moment <= now()));
+        let stood = longest_stand(&load.origin.log(), begun);
+        println!("{round:?}: usual rate {took:?} after the promotion; no request at all for at most {stood:?}");
+        times.push(took);
+        pair.repair(&servers, round);
+    }
+    let truth = load.truth();
+    let settled = now();
+    tokio::time::sleep(size.worst_gap()).await;
+    load.until_known(&truth).await;
+    let log = load.origin.log();
+    let until = now();
+    for role in roles.drain(2..) {
+        role.stop().await;
+    }
+    load.until_quiet().await;
+    let events = told(&load.cluster).await;
+    let epoch = load.cluster.store.events(0, 1).await.unwrap().epoch;
+    let followed = consumer.wait_for_all(&epoch, &events).await;
+    for role in roles {
+        role.stop().await;
+    }
+
+    let database = PgPool::connect(&pair.urls[pair.primary]).await.unwrap();
+    let (lost, doubled) = load.lost_and_doubled(&truth).await;
+    let (twice, reports) = load.cluster.versions_reached_twice(&database).await;
+    load.cluster.assert_well_counted(&database).await;
+    let feeds = load.cluster.feeds().await.len();
+    let manners = load.manners(&log, &troubled);
+    let last: Vec<_> = log.iter().filter(|record| record.wall >= settled).cloned().collect();
+    let silence = load.longest_silence(&last, until);
+    println!("{count} failovers; usual rate after {times:?}; {} requests, {reports} accepted reports", log.len());
+    println!("{} events in the last epoch; {manners:?}", events.len());
+    assert_eq!((lost.len(), doubled, twice, size.feeds - feeds), (0, 0, 0, 0), "{lost:?}");
+    assert_eq!(followed, events, "the consumer has every event of the last epoch, once and in order");
+    assert!(silence <= size.longest_gap(), "{silence:?}");
+    assert!(times.iter().all(|took| *took <= BACK), "{times:?}");
+    manners.assert_clean();
+}
