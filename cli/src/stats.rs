@@ -45,6 +45,7 @@ fn summary(stats: &StatsView) -> String {
             stats.our_fault_since.map(|since| format!("has failed since {}: polls are probes", when::full(since))),
         ),
         ("host gate", stats.gate_closed.clone()),
+        ("schedule", stats.schedule_unavailable.clone()),
         ("policy", stats.policy_version.map(|version| format!("version {version}"))),
         ("feeds", Some(stats.feeds.to_string())),
         ("by category", listed(&stats.by_category)),

@@ -63,6 +63,9 @@ pub struct StatsView {
     /// Why no request starts: the host gate is closed; absent while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_closed: Option<String>,
+    /// Why the schedule cannot be read; absent while it can. Its numbers (`scheduled`, `due`, `parked`, `oldest_due`) are 0 then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_unavailable: Option<String>,
 }
 
 impl StatsView {

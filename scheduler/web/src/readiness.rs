@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::causes::causes;
+use common::time::Timestamp;
+use scheduler::ops::Ops;
+use scheduler::schedule::Depth;
 use tokio_util::sync::CancellationToken;
 
 use crate::recent::Recent;
@@ -56,6 +59,14 @@ pub(crate) async fn show(api: Api, stop: CancellationToken) {
         if !common::sleep_or_stop(LOOK_EVERY, &stop).await {
             return;
         }
+    }
+}
+
+/// Returns what is in the schedule, or nothing and why it cannot be read: numbers of the store are shown without it.
+pub(crate) async fn schedule_depth(ops: &Ops, now: Timestamp) -> (Depth, Option<String>) {
+    match ops.schedule.depth(now).await {
+        Ok(depth) => (depth, None),
+        Err(error) => (Depth::default(), Some(unusable("the schedule", &error))),
     }
 }
 

@@ -8,12 +8,13 @@ use super::harness::{Cluster, Kind, Role, Servers, Urls};
 use crate::harness::PATIENCE;
 
 /// What operators, consumers and publishers need while Redis and RabbitMQ are unavailable.
-const PATHS: [&str; 9] = [
+const PATHS: [&str; 10] = [
     "/",
     "/feeds",
     "/entries",
     "/status?url=http%3A%2F%2Fexample.com%2Ffeed.xml",
     "/hosts",
+    "/api/v1/stats",
     "/api/v1/feeds",
     "/api/v1/entries",
     "/api/v1/events",
@@ -48,6 +49,10 @@ async fn api_and_pages_need_postgresql_alone() {
         let (status, text) = scheduler.get(path).await;
         assert_eq!(status, 200, "{path}: {text}");
     }
+    let page = scheduler.get("/").await.1;
+    assert!(page.contains("Nothing is polled, and due times are unknown: the schedule is not usable"), "{page}");
+    let stats: serde_json::Value = serde_json::from_str(&scheduler.get("/api/v1/stats").await.1).unwrap();
+    assert!(stats["schedule_unavailable"].is_string(), "{stats}");
     let client = reqwest::Client::new();
     for (path, body) in
         [("/api/v1/fleet/pause", ""), ("/api/v1/fleet/resume", ""), ("/ping", "url=http://example.com/feed.xml")]

@@ -10,7 +10,6 @@ use super::change::run_to_completion;
 use crate::error::ApiError;
 use crate::readiness;
 use crate::state::{Api, State};
-use scheduler::error::BackendError;
 use scheduler::wire::StatsView;
 
 /// `POST /fleet/pause`
@@ -32,14 +31,14 @@ async fn set_paused(api: Api, paused: bool) -> Result<Json<Value>, ApiError> {
 pub(crate) async fn stats(State(api): State<Api>) -> Result<Json<StatsView>, ApiError> {
     let now = api.ops.clock.now();
     let store = api.ops.store.stats(now).await?;
-    let depth = api.ops.schedule.depth(now).await.map_err(BackendError::from)?;
+    let (depth, schedule_unavailable) = readiness::schedule_depth(&api.ops, now).await;
     let paused = api.ops.store.paused().await?;
     let condition = &api.ops.condition;
     let our_fault_since = condition.our_fault.since();
     let gate_closed = condition.gate.closed().map(|closed| closed.to_string());
     let view = StatsView::of(&store, &depth, &condition.price, paused, now);
     let policy_version = condition.config.in_force().accepted.map(|accepted| accepted.version);
-    Ok(Json(StatsView { our_fault_since, gate_closed, policy_version, ..view }))
+    Ok(Json(StatsView { our_fault_since, gate_closed, policy_version, schedule_unavailable, ..view }))
 }
 
 /// `GET /healthz`: the process answers, and its watchdog has not found it stuck. Does not depend on any server.
