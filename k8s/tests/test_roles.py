@@ -108,6 +108,9 @@ def running(name, redis_port, database, more=None):
     }
     env = {"FEEDFLEET_NAMESPACE": "feedfleet", **(more or {})}
     for variable in container(workload)["env"]:
+        if "value" in variable:
+            env[variable["name"]] = variable["value"]
+            continue
         reference = variable["valueFrom"]["secretKeyRef"]
         if reference.get("optional"):
             continue
