@@ -51,12 +51,12 @@ pub(crate) async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiE
 
 /// `GET /readyz`: this scheduler can poll, because every server that it depends on answers. A refusal names the root cause.
 pub(crate) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
-    shown(readiness::to_poll(&api).await)
+    shown(api.readiness.to_poll(&api.ops).await)
 }
 
 /// `GET /readyz/api`: this scheduler can answer for the API and the pages.
 pub(crate) async fn readyz_api(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
-    shown(readiness::to_answer(&api).await)
+    shown(api.readiness.to_answer(&api.ops).await)
 }
 
 fn shown(ready: Result<(), String>) -> Result<Json<Value>, ApiError> {
