@@ -46,6 +46,7 @@ fn summary(stats: &StatsView) -> String {
         ),
         ("host gate", stats.gate_closed.clone()),
         ("queue", stats.queue_blocked.clone()),
+        ("schedule", stats.schedule_unavailable.clone()),
         ("policy", stats.policy_version.map(|version| format!("version {version}"))),
         ("feeds", Some(stats.feeds.to_string())),
         ("by category", listed(&stats.by_category)),

@@ -16,7 +16,7 @@ KEYS_OF_TYPES = {"tls": {"tls.crt", "tls.key"}, "docker-registry": {".dockerconf
 # What the world may see: docs/operations.md lists the same paths.
 PUBLIC = {"/status", "/assets", "/ping", "/RPC2", "/websub", "/rsscloud", "/hub", "/.well-known/http-message-signatures-directory"}
 # Secrets that people create before `apply`, with the commands in k8s/README.md.
-GIVEN = re.compile(r"kubectl create secret ([\w-]+) ([\w-]+)(.*?)(?:\n\n|```|\n *kubectl)", re.DOTALL)
+GIVEN = re.compile(r"kubectl create secret ([\w-]+) ([\w-]+)(.*?)(?=\n\n|```|\n *kubectl)", re.DOTALL)
 
 
 def problems(docs: list[Doc]) -> list[str]:
@@ -121,6 +121,10 @@ def secrets(docs: list[Doc]) -> list[str]:
         known[f"{user['metadata']['name']}-user-credentials"] = {"username", "password"}
     if not of_kind(docs, "Secret"):
         known |= given_by_hand()
+        # The README's sentence about your own RabbitMQ.
+        if not of_kind(docs, "RabbitmqCluster") and "`--from-literal=queue-url=" in (K8S / "README.md").read_text():
+            for name in ROLES:
+                known[f"feedfleet-{name}"].add("queue-url")
     found = []
     for workload in workloads(docs):
         for name, key in secret_references(workload):
@@ -146,6 +150,7 @@ def secrets(docs: list[Doc]) -> list[str]:
 def given_by_hand() -> dict[str, set[str]]:
     """Returns the secrets that the README's commands create, with their keys."""
     commands = GIVEN.findall((K8S / "README.md").read_text())
+    assert commands
     return {name: KEYS_OF_TYPES.get(kind, set()) | set(re.findall(r"--from-(?:literal|file)=([\w.-]+)=", rest))
             for kind, name, rest in commands}
 

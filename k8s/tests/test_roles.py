@@ -108,6 +108,9 @@ def running(name, redis_port, database, more=None):
     }
     env = {"FEEDFLEET_NAMESPACE": "feedfleet", **(more or {})}
     for variable in container(workload)["env"]:
+        if "value" in variable:
+            env[variable["name"]] = variable["value"]
+            continue
         reference = variable["valueFrom"]["secretKeyRef"]
         if reference.get("optional"):
             continue
@@ -228,6 +231,29 @@ class Roles(unittest.TestCase):
                     "KEYS *", "FLUSHALL", "CONFIG GET *").split(b"\r\n")
         self.assertEqual(said[:2], [b"+OK", b"$-1"])
         self.assertTrue(all(line.startswith(b"-NOPERM") for line in said[2:6]), said)
+
+    def test_rabbitmq_takes_the_users_of_the_overlay(self):
+        """Uses a separate virtual host, so that nothing else on this server changes."""
+        users = next(doc for doc in manifests.of_kind(DOCS, "Secret") if doc["metadata"]["name"].startswith("rabbitmq-users"))
+        host = f"k8s-{os.getpid()}"
+        definitions = json.loads(base64.b64decode(users["data"]["definitions.json"]))
+        for part in (*definitions["users"], *definitions["vhosts"]):
+            part["name"] = host if part["name"] == "/" else f"{host}-{part['name']}"
+        for permission in definitions["permissions"]:
+            permission.update(user=f"{host}-{permission['user']}", vhost=host)
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "definitions.json"
+            file.write_text(json.dumps(definitions))
+            try:
+                self.shell(folder, [f"rabbitmqctl import_definitions {file}", f"rabbitmqctl authenticate_user {host}-worker worker-dev-only",
+                                    "rabbitmqctl --formatter json list_users > users", f"rabbitmqctl --formatter json list_permissions -p {host} > rights"])
+                tags = {user["user"]: user["tags"] for user in json.loads((pathlib.Path(folder) / "users").read_text())}
+                self.assertEqual((tags[f"{host}-scheduler"], tags[f"{host}-worker"]), ([], []))
+                rights = {line["user"].removeprefix(f"{host}-"): (line["configure"], line["write"], line["read"])
+                          for line in json.loads((pathlib.Path(folder) / "rights").read_text())}
+                self.assertEqual(rights["worker"], ("^$", r"^feedfleet\.reports$", r"^feedfleet\.jobs$"))
+            finally:
+                self.shell(folder, [f"rabbitmqctl delete_user {host}-{name}" for name in ("scheduler", "worker")] + [f"rabbitmqctl delete_vhost {host}"])
 
     def test_the_readme_gives_the_same_users(self):
         readme = (manifests.K8S / "README.md").read_text()

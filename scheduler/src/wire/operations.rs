@@ -66,6 +66,9 @@ pub struct StatsView {
     /// Why the queue accepts no messages, so that no job is sent; absent while it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_blocked: Option<String>,
+    /// Why the schedule cannot be read; absent while it can. Its numbers (`scheduled`, `due`, `parked`, `oldest_due`) are 0 then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_unavailable: Option<String>,
 }
 
 impl StatsView {

@@ -2,14 +2,17 @@
 //! able to pause the fleet, and consumers to read entries, while Redis or RabbitMQ is away.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::causes::causes;
+use common::time::Timestamp;
+use scheduler::ops::Ops;
+use scheduler::schedule::Depth;
 use tokio_util::sync::CancellationToken;
 
 use crate::recent::Recent;
-use crate::state::Api;
 
 /// How often the metric is set while nobody asks.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -25,56 +28,65 @@ pub(crate) struct Readiness {
     has_been: AtomicBool,
 }
 
-/// Returns why the scheduler cannot poll now, if it cannot.
-pub(crate) async fn to_poll(api: &Api) -> Result<(), String> {
-    stays(api)?;
-    api.readiness.servers.get(|| servers(api)).await?;
-    if let Some(why) = api.ops.condition.storing.trouble() {
-        return Err(format!("reports cannot be stored, and nothing more is fetched meanwhile: {why}"));
+impl Readiness {
+    /// Returns why the scheduler cannot poll now, if it cannot.
+    pub(crate) async fn to_poll(&self, ops: &Ops) -> Result<(), String> {
+        stays(ops)?;
+        self.servers.get(|| servers(ops)).await?;
+        if let Some(why) = ops.condition.storing.trouble() {
+            return Err(format!("reports cannot be stored, and nothing more is fetched meanwhile: {why}"));
+        }
+        self.has_been.store(true, Ordering::Relaxed);
+        Ok(())
     }
-    api.readiness.has_been.store(true, Ordering::Relaxed);
-    Ok(())
-}
 
-/// Returns why the scheduler cannot answer for the API now, if it cannot. A scheduler that has never been able to poll since its start
-/// is not ready for the API either: otherwise a rolling restart with a wrong address of a server would replace every
-/// scheduler that works.
-pub(crate) async fn to_answer(api: &Api) -> Result<(), String> {
-    stays(api)?;
-    if api.readiness.has_been.load(Ordering::Relaxed) {
-        api.readiness.store.get(|| store(api)).await
-    } else {
-        to_poll(api).await
+    /// Returns why the scheduler cannot answer for the API now, if it cannot. A scheduler that has never been able to poll since its
+    /// start is not ready for the API either: otherwise a rolling restart with a wrong address of a server would replace every
+    /// scheduler that works.
+    pub(crate) async fn to_answer(&self, ops: &Ops) -> Result<(), String> {
+        stays(ops)?;
+        if self.has_been.load(Ordering::Relaxed) {
+            self.store.get(|| store(ops)).await
+        } else {
+            self.to_poll(ops).await
+        }
     }
-}
 
-/// Sets the metric until `stop`.
-pub(crate) async fn show(api: Api, stop: CancellationToken) {
-    let shown = api.ops.metrics.ready.with_label_values(&["scheduler"]);
-    loop {
-        shown.set(i64::from(to_poll(&api).await.is_ok()));
-        if !common::sleep_or_stop(LOOK_EVERY, &stop).await {
-            return;
+    /// Sets the metric until `stop`.
+    pub(crate) async fn show(self: Arc<Self>, ops: Arc<Ops>, stop: CancellationToken) {
+        let shown = ops.metrics.ready.with_label_values(&["scheduler"]);
+        loop {
+            shown.set(i64::from(self.to_poll(&ops).await.is_ok()));
+            if !common::sleep_or_stop(LOOK_EVERY, &stop).await {
+                return;
+            }
         }
     }
 }
 
-fn stays(api: &Api) -> Result<(), String> {
-    if api.ops.quiet.is_cancelled() { Err("this scheduler is shutting down".to_owned()) } else { Ok(()) }
+/// Returns what is in the schedule, or nothing and why it cannot be read: numbers of the store are shown without it.
+pub(crate) async fn schedule_depth(ops: &Ops, now: Timestamp) -> (Depth, Option<String>) {
+    match ops.schedule.depth(now).await {
+        Ok(depth) => (depth, None),
+        Err(error) => (Depth::default(), Some(unusable("the schedule", &error))),
+    }
+}
+
+fn stays(ops: &Ops) -> Result<(), String> {
+    if ops.quiet.is_cancelled() { Err("this scheduler is shutting down".to_owned()) } else { Ok(()) }
 }
 
 /// Asks every server that a scheduler needs.
-async fn servers(api: &Api) -> Result<(), String> {
-    let ops = &api.ops;
+async fn servers(ops: &Ops) -> Result<(), String> {
     // Each server's clock is compared with the time at which it is asked.
-    store(api).await?;
+    store(ops).await?;
     ops.schedule.check(&*ops.clock).await.map_err(|error| unusable("the schedule", &error))?;
     ops.gate.check(&*ops.clock).await.map_err(|error| unusable("the host gate", &error))?;
     ops.jobs.check().await.map_err(|error| unusable("the queue", &error))
 }
 
-async fn store(api: &Api) -> Result<(), String> {
-    api.ops.store.check(api.ops.clock.now()).await.map_err(|error| unusable("the store", &error))
+async fn store(ops: &Ops) -> Result<(), String> {
+    ops.store.check(ops.clock.now()).await.map_err(|error| unusable("the store", &error))
 }
 
 fn unusable(what: &str, error: &dyn Error) -> String {

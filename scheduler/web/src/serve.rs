@@ -7,10 +7,10 @@ use scheduler::ops::Ops;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::composed;
 use crate::listener::{self, Limits, Proxies};
 use crate::pages::{self, Live};
 use crate::state::Api;
-use crate::{composed, readiness};
 
 /// Serves until `shutdown`; streams then end, and requests in progress are finished, as far as two seconds allow.
 pub async fn serve(listener: TcpListener, ops: Arc<Ops>, shutdown: CancellationToken) -> io::Result<()> {
@@ -24,6 +24,6 @@ pub async fn serve(listener: TcpListener, ops: Arc<Ops>, shutdown: CancellationT
         ..Limits::new(config.max_connections, config.max_connections_per_address)
     };
     let api = Api::new(ops.clone(), shutdown.clone());
-    tokio::spawn(readiness::show(api.clone(), unwatched));
+    tokio::spawn(Arc::clone(&api.readiness).show(ops.clone(), unwatched));
     listener::serve(listener, composed(api, live), limits, shutdown).await
 }

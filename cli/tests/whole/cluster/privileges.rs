@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::config::ServerConfig;
 use common::causes::causes;
 use common::config::defaults;
 use common::host::HostKey;
@@ -297,7 +298,7 @@ async fn try_postgres(scheduler: &str, worker: &str) {
 /// With a worker's user at RabbitMQ: reports on jobs that it was not given change nothing, and are counted.
 async fn try_reports(cluster: &Cluster, scheduler: &mut Role, worker: &Urls, admin: &Urls) {
     const PREFETCH: Prefetch = Prefetch::Unacked(1);
-    let broker = Broker::connect(&worker.queue, &cluster.namespace, &Metrics::new()).unwrap().declaring_nothing();
+    let broker = Broker::connect(&ServerConfig::at(&worker.queue), &cluster.namespace, &Metrics::new()).unwrap().declaring_nothing();
     let (jobs, reports) = (broker.queue::<FetchJob>(PREFETCH), broker.queue::<FetchReport>(PREFETCH));
     // As any worker it may take a job. Nobody else works: the feeds stay as they are but for this one.
     let job = loop {
@@ -410,7 +411,7 @@ async fn jobs_with_logins_go_to_workers_with_the_key_and_no_other_can_take_or_op
     keyed.stop().await;
 
     // A taken-over worker reads the queue of logins with its user: refused. What it gets otherwise it cannot open.
-    let thief = Broker::connect(&for_worker.queue, &namespace, &Metrics::new()).unwrap().declaring_nothing();
+    let thief = Broker::connect(&ServerConfig::at(&for_worker.queue), &namespace, &Metrics::new()).unwrap().declaring_nothing();
     let logins = thief.queue_of_logins(Prefetch::Unacked(1));
     assert!(tokio::time::timeout(Duration::from_secs(2), logins.receive()).await.is_err(), "it received a job");
     let sealed = cluster.store.feed(&FeedRef::Id(members.id)).await.unwrap().unwrap().credentials.unwrap();
@@ -455,7 +456,7 @@ async fn setup_applies_the_same_users_over_administrators_urls() {
     let more = [&scheduler[..], &["--database", "fleetdb"]].concat();
     let postgres = applied("postgres", &more, &servers.postgres).setting("FEEDFLEET_STORE__URL");
     ask_for_passwords(&servers, &format!("\"{namespace}-scheduler\"")).await;
-    let store = store::postgres::PostgresStore::open(&postgres, &namespace).await.unwrap();
+    let store = store::postgres::PostgresStore::open(&ServerConfig::at(&postgres), &namespace).await.unwrap();
     assert!(store.feeds(&store::FeedQuery { limit: 1, ..store::FeedQuery::default() }).await.unwrap().items.is_empty());
     let refused = setup_fails(&servers, &["postgres", "--role", "scheduler", "--apply"], &postgres);
     assert!(refused.contains("make the role") && !refused.contains(&postgres), "{refused}");
@@ -466,8 +467,8 @@ async fn setup_applies_the_same_users_over_administrators_urls() {
     let more = [&scheduler[..], &["--vhost", "fleets"]].concat();
     let scheduler_queue = applied("rabbitmq", &more, &broker).setting("FEEDFLEET_QUEUE__URL");
     let metrics = Metrics::new();
-    let schedulers = Broker::connect(&scheduler_queue, &namespace, &metrics).unwrap();
-    let workers = Broker::connect(&worker_queue, &namespace, &metrics).unwrap().declaring_nothing();
+    let schedulers = Broker::connect(&ServerConfig::at(&scheduler_queue), &namespace, &metrics).unwrap();
+    let workers = Broker::connect(&ServerConfig::at(&worker_queue), &namespace, &metrics).unwrap().declaring_nothing();
     let (sent, received) =
         (schedulers.queue::<FetchReport>(Prefetch::Unacked(1)), workers.queue::<FetchReport>(Prefetch::Unacked(1)));
     until("the queue is declared", async || sent.depth().await.is_ok() && received.check().await.is_ok()).await;

@@ -8,16 +8,17 @@ use super::harness::{Cluster, Kind, Role, Servers, Urls};
 use crate::harness::PATIENCE;
 
 /// What operators, consumers and publishers need while Redis and RabbitMQ are unavailable.
-const PATHS: [&str; 9] = [
-    "/",
-    "/feeds",
-    "/entries",
-    "/status?url=http%3A%2F%2Fexample.com%2Ffeed.xml",
-    "/hosts",
-    "/api/v1/feeds",
-    "/api/v1/entries",
-    "/api/v1/events",
-    "/healthz",
+const PATHS: [(&str, u16); 9] = [
+    ("/", 200),
+    ("/feeds", 200),
+    ("/entries", 200),
+    // No such feed.
+    ("/status?url=http%3A%2F%2Fexample.com%2Ffeed.xml", 404),
+    ("/hosts", 200),
+    ("/api/v1/stats", 200),
+    ("/api/v1/feeds", 200),
+    ("/api/v1/entries", 200),
+    ("/healthz", 200),
 ];
 
 async fn until(role: &mut Role, path: &str, status: u16) {
@@ -44,10 +45,14 @@ async fn api_and_pages_need_postgresql_alone() {
     until(&mut scheduler, "/readyz", 503).await;
     assert_eq!(scheduler.get("/readyz/api").await.0, 200);
     let address = scheduler.address();
-    for path in PATHS {
+    for (path, wanted) in PATHS {
         let (status, text) = scheduler.get(path).await;
-        assert_eq!(status, 200, "{path}: {text}");
+        assert_eq!(status, wanted, "{path}: {text}");
     }
+    let page = scheduler.get("/").await.1;
+    assert!(page.contains("Nothing is polled, and due times are unknown: the schedule is not usable"), "{page}");
+    let stats: serde_json::Value = serde_json::from_str(&scheduler.get("/api/v1/stats").await.1).unwrap();
+    assert!(stats["schedule_unavailable"].is_string(), "{stats}");
     let client = reqwest::Client::new();
     for (path, body) in
         [("/api/v1/fleet/pause", ""), ("/api/v1/fleet/resume", ""), ("/ping", "url=http://example.com/feed.xml")]

@@ -10,7 +10,6 @@ use super::change::run_to_completion;
 use crate::error::ApiError;
 use crate::readiness;
 use crate::state::{Api, State};
-use scheduler::error::BackendError;
 use scheduler::wire::StatsView;
 
 /// `POST /fleet/pause`
@@ -32,7 +31,7 @@ async fn set_paused(api: Api, paused: bool) -> Result<Json<Value>, ApiError> {
 pub(crate) async fn stats(State(api): State<Api>) -> Result<Json<StatsView>, ApiError> {
     let now = api.ops.clock.now();
     let store = api.ops.store.stats(now).await?;
-    let depth = api.ops.schedule.depth(now).await.map_err(BackendError::from)?;
+    let (depth, schedule_unavailable) = readiness::schedule_depth(&api.ops, now).await;
     let paused = api.ops.store.paused().await?;
     let condition = &api.ops.condition;
     let our_fault_since = condition.our_fault.since();
@@ -40,7 +39,7 @@ pub(crate) async fn stats(State(api): State<Api>) -> Result<Json<StatsView>, Api
     let view = StatsView::of(&store, &depth, &condition.price, paused, now);
     let policy_version = condition.config.in_force().accepted.map(|accepted| accepted.version);
     let queue_blocked = api.ops.jobs.blocked();
-    Ok(Json(StatsView { our_fault_since, gate_closed, queue_blocked, policy_version, ..view }))
+    Ok(Json(StatsView { our_fault_since, gate_closed, queue_blocked, policy_version, schedule_unavailable, ..view }))
 }
 
 /// `GET /healthz`: the process answers, and its watchdog has not found it stuck. Does not depend on any server.
@@ -53,12 +52,12 @@ pub(crate) async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiE
 
 /// `GET /readyz`: this scheduler can poll, because every server that it depends on answers. A refusal names the root cause.
 pub(crate) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
-    shown(readiness::to_poll(&api).await)
+    shown(api.readiness.to_poll(&api.ops).await)
 }
 
 /// `GET /readyz/api`: this scheduler can answer for the API and the pages.
 pub(crate) async fn readyz_api(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
-    shown(readiness::to_answer(&api).await)
+    shown(api.readiness.to_answer(&api.ops).await)
 }
 
 fn shown(ready: Result<(), String>) -> Result<Json<Value>, ApiError> {

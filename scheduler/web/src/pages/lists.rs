@@ -29,6 +29,8 @@ pub(super) struct Lists {
     pub(super) trouble: Option<String>,
     pub(super) queue_blocked: Option<String>,
     pub(super) our_fault: Option<Moment>,
+    /// Why due times are unknown.
+    pub(super) schedule_unavailable: Option<String>,
     pub(super) categories: Vec<Share>,
     pub(super) statuses: Vec<Count>,
     pub(super) penalised: Vec<Count>,
@@ -117,11 +119,13 @@ pub(super) async fn lists(ops: &Ops, shown: &Shown) -> Result<Lists, BackendErro
         trouble: ops.condition.storing.trouble(),
         queue_blocked: ops.jobs.blocked(),
         our_fault: stats.our_fault_since.map(|since| Moment::of(since, now)),
+        schedule_unavailable: stats.schedule_unavailable.clone(),
         categories: categories(stats),
         statuses: nonzero(&stats.by_status, "status"),
         penalised: nonzero(&stats.penalised, "status=active&failure"),
         failing: failing(ops, stats, now).await?,
-        next: next(ops, now).await?,
+        // In a large fleet the schedule alone knows what is next.
+        next: if stats.schedule_unavailable.is_some() { Vec::new() } else { next(ops, now).await? },
         worst: worst(ops, now).await?,
         news: news(ops, now).await?,
         empty: stats.feeds == 0,

@@ -8,6 +8,7 @@ use common::time::Timestamp;
 
 use super::charts::{self, Chart, OUTCOMES, Ring, Sample};
 use super::words;
+use crate::readiness::schedule_depth;
 use scheduler::error::BackendError;
 use scheduler::ops::Ops;
 use scheduler::wire::StatsView;
@@ -26,10 +27,11 @@ impl Shown {
     /// As it is now.
     pub(super) async fn now(ops: &Ops, ring: &Mutex<Ring>) -> Result<Self, BackendError> {
         let now = ops.clock.now();
-        let (store, depth) = (ops.store.stats(now).await?, ops.schedule.depth(now).await?);
+        let store = ops.store.stats(now).await?;
+        let (depth, schedule_unavailable) = schedule_depth(ops, now).await;
         let our_fault_since = ops.condition.our_fault.since();
         let stats = StatsView::of(&store, &depth, &ops.condition.price, ops.store.paused().await?, now);
-        let stats = StatsView { our_fault_since, ..stats };
+        let stats = StatsView { our_fault_since, schedule_unavailable, ..stats };
         let sample = Sample::of(&ops.metrics, now);
         let mut texts = numbers(ops, &stats);
         counts(&mut texts, &sample);

@@ -49,7 +49,7 @@ async fn the_roles_work_with_their_rights_alone_and_a_worker_can_do_nothing_else
     let metrics = Metrics::new();
 
     // A worker that is there first waits, and says for what.
-    let workers = Broker::connect(&worker_url, "fleet", &metrics).unwrap().declaring_nothing();
+    let workers = Broker::connect(&ServerConfig::at(&worker_url), "fleet", &metrics).unwrap().declaring_nothing();
     let (jobs, reports) = (workers.queue::<FetchJob>(PREFETCH), workers.queue::<FetchReport>(PREFETCH));
     workers.links.consuming.view().up().await.unwrap();
     workers.links.publishing.view().up().await.unwrap();
