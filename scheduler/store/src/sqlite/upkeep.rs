@@ -8,7 +8,7 @@ use sqlx::SqliteConnection;
 
 use super::SqliteStore;
 use super::hosts::count_change;
-use crate::job_keys::{KEYS, UNSIGNED, deleted_before, is_due, renewed_before};
+use crate::job_keys::{KEYS, KeyRow, UNSIGNED, deleted_before, is_due, renewed_before};
 use crate::row::{SealColumns, readable};
 use crate::{OldSeal, StoreError, StoreStats, StoredJobKeys, Upkeep};
 
@@ -88,7 +88,8 @@ impl Upkeep for SqliteStore {
                             HAVING coalesce(max(made_at), ?3 - 1) < ?3";
         const DELETE: &str = "DELETE FROM job_keys WHERE made_at < ?1 AND id < (SELECT max(id) FROM job_keys)";
         // Reading waits for nobody who writes.
-        let mut keys = sqlx::query_as(KEYS).fetch_all(&self.readers).await.map_err(StoreError::on(ACTION))?;
+        let mut keys: Vec<KeyRow> =
+            sqlx::query_as(KEYS).fetch_all(&self.readers).await.map_err(StoreError::on(ACTION))?;
         if is_due(&keys, now) {
             let mut tx = self.write(ACTION).await?;
             let make = sqlx::query(MAKE).bind(&fresh[..]).bind(now.millis()).bind(renewed_before(now));
