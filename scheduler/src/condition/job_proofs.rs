@@ -16,6 +16,8 @@ use store::{Store, StoreError, StoredJobKeys};
 
 /// Between two looks at the store's keys. Far less than the time before a new key is used.
 const READ_EVERY: Duration = Duration::from_secs(60);
+/// How long the store may take for it when the keys of the look before are there: a report's hold must not wait for the store.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Between two log lines about refused reports.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
@@ -94,27 +96,26 @@ impl JobProofs {
     }
 
     async fn known(&self, store: &dyn Store, now: Timestamp) -> Result<Known, StoreError> {
-        let known = common::lock(&self.known).clone();
-        match known {
-            Some(known) if !now.is_time_again(known.read, READ_EVERY) => Ok(known),
-            known => match (read(store, now).await, known) {
-                (Ok(StoredJobKeys { keys, unsigned_since }), _) => {
-                    let known = Known { keys: Arc::new(JobKeys::new(&keys)), unsigned_since, read: now };
-                    *common::lock(&self.known) = Some(known.clone());
-                    Ok(known)
-                }
-                (Err(error), Some(known)) => {
-                    tracing::debug!(
-                        error = &error as &dyn std::error::Error,
-                        "the keys that sign jobs were not read again"
-                    );
-                    let known = Known { read: now, ..known };
-                    *common::lock(&self.known) = Some(known.clone());
-                    Ok(known)
-                }
-                (Err(error), None) => Err(error),
-            },
+        let before = common::lock(&self.known).clone();
+        let Some(before) = before else { return Ok(self.note(read(store, now).await?, now)) };
+        if !now.is_time_again(before.read, READ_EVERY) {
+            return Ok(before);
         }
+        match tokio::time::timeout(PATIENCE, read(store, now)).await {
+            Ok(Ok(keys)) => Ok(self.note(keys, now)),
+            // The store is away or slow, which is logged where it is in the way. The keys are read again a minute later.
+            Ok(Err(_)) | Err(_) => {
+                let known = Known { read: now, ..before };
+                *common::lock(&self.known) = Some(known.clone());
+                Ok(known)
+            }
+        }
+    }
+
+    fn note(&self, StoredJobKeys { keys, unsigned_since }: StoredJobKeys, now: Timestamp) -> Known {
+        let known = Known { keys: Arc::new(JobKeys::new(&keys)), unsigned_since, read: now };
+        *common::lock(&self.known) = Some(known.clone());
+        known
     }
 
     fn log(&self, report: &FetchReport, reason: MacError, now: Timestamp) {

@@ -136,6 +136,8 @@ async fn a_hold_is_on_the_gate_before_its_report_can_be_settled() {
     let fleet = over(store, Arc::new(Faulty::new()), config()).await;
     let (slow, held) = (fleet.add("http://slow.example/").await, fleet.add("http://held.example/").await);
     let versions = [fleet.feed(slow).await.version, fleet.feed(held).await.version];
+    // A scheduler makes a key before its first claim.
+    fleet.ops.condition.proofs.ready(&*fleet.ops.store, fleet.clock.now()).await.unwrap();
     // Whoever wants to write waits.
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();

@@ -21,6 +21,11 @@ pub struct StoredJobKeys {
 
 pub(crate) type KeyRow = (i64, Vec<u8>, i64);
 
+/// All keys, oldest first.
+pub(crate) const KEYS: &str = "SELECT id, secret, made_at FROM job_keys ORDER BY id";
+/// When the fleet got keys.
+pub(crate) const UNSIGNED: &str = "SELECT unsigned_since FROM store";
+
 impl StoredJobKeys {
     pub(crate) fn of(rows: Vec<KeyRow>, unsigned_since: Option<i64>) -> Self {
         let key = |(id, secret, made): KeyRow| JobKey { id, secret, made: Timestamp::from_millis(made) };
@@ -29,6 +34,12 @@ impl StoredJobKeys {
             unsigned_since: unsigned_since.map(Timestamp::from_millis),
         }
     }
+}
+
+/// Whether something has to be written: a new key is due, or an old one is to be deleted.
+pub(crate) fn is_due(rows: &[KeyRow], now: Timestamp) -> bool {
+    let newest = rows.last().is_none_or(|(.., made)| *made < renewed_before(now));
+    newest || rows.len() > 1 && rows.iter().any(|(.., made)| *made < deleted_before(now))
 }
 
 /// A new key is made unless one was made after this.

@@ -210,15 +210,21 @@ async fn reports_of_a_scheduler_whose_clock_is_off_are_settled_by_others() {
         title: None,
     };
     let feed = scheduler.ops.add(&[feed], Some(&[0.5])).await.unwrap()[0].id;
+    // For another version of the feed: when settled, they are counted and change nothing.
+    let stale = |number| FetchJob { feed, version: Version(1000 + number), ..job(number) };
+    let mut signed: Vec<FetchJob> = (0..=i64::from(MESSAGES)).map(stale).collect();
+    let proofs = &scheduler.ops.condition.proofs;
+    proofs.sign(&mut signed, &*backends.store, SystemClock.now()).await.unwrap();
     let stop = CancellationToken::new();
     let settling = tokio::spawn({
         let stop = stop.clone();
         async move { scheduler.intake.run(&*its_clock, &stop).await }
     });
-    // For another version of the feed: when settled, they are counted and change nothing.
-    let stale = |number| {
+    let stale = |number: i64| {
+        let job = &signed[usize::try_from(number).unwrap()];
         let outcome = Outcome::NotModified { validators: Validators::default() };
-        FetchReport::of(feed, Version(1000 + number), HostKey::new("127.0.0.1:9"), SystemClock.now(), outcome)
+        let report = FetchReport::of(job.feed, job.version, job.host.clone(), SystemClock.now(), outcome);
+        FetchReport { mac: job.mac.clone(), ..report }
     };
     reports.publish(stale).await;
     let all = reports.other_gets_all().await;

@@ -46,6 +46,8 @@ interval = "2s"
 interval_max = "2s"
 [scheduler]
 reconcile_interval = "2s"
+queue_lease = "5s"
+fetch_lease = "10s"
 [fetch]
 timeout = "2s"
 connect_timeout = "2s"

@@ -172,18 +172,18 @@ pub(crate) async fn numbers_tell_what_is_there(backend: &dyn Backend) {
 
 pub(crate) async fn all_schedulers_sign_with_the_same_keys_and_old_ones_are_deleted(backend: &dyn Backend) {
     const DAY: u64 = 24 * 3600;
-    let (one, other) = (backend.open().await, backend.open().await);
-    let (first, again) = tokio::join!(one.job_keys(&[1; 32], at(0)), other.job_keys(&[2; 32], at(0)));
+    let store = backend.open().await;
+    let (first, again) = tokio::join!(store.job_keys(&[1; 32], at(0)), store.job_keys(&[2; 32], at(0)));
     let first = first.unwrap();
     assert_eq!((first.keys.len(), first.keys[0].secret.len(), first.unsigned_since), (1, 32, None));
     assert_eq!(again.unwrap(), first, "two that begin at once agree");
-    assert_eq!(other.job_keys(&[3; 32], at(29 * DAY)).await.unwrap(), first);
-    let renewed = one.job_keys(&[4; 32], at(31 * DAY)).await.unwrap().keys;
+    assert_eq!(store.job_keys(&[3; 32], at(29 * DAY)).await.unwrap(), first);
+    let renewed = store.job_keys(&[4; 32], at(31 * DAY)).await.unwrap().keys;
     let numbers: Vec<i64> = renewed.iter().map(|key| key.id).collect();
     assert_eq!((numbers, &renewed[1].secret[..]), (vec![1, 2], &[4; 32][..]));
-    assert_eq!(other.job_keys(&[5; 32], at(32 * DAY)).await.unwrap().keys, renewed);
-    let later = one.job_keys(&[6; 32], at(62 * DAY)).await.unwrap().keys;
+    assert_eq!(store.job_keys(&[5; 32], at(32 * DAY)).await.unwrap().keys, renewed);
+    let later = store.job_keys(&[6; 32], at(62 * DAY)).await.unwrap().keys;
     assert_eq!(later.iter().map(|key| key.id).collect::<Vec<_>>(), [2, 3], "the oldest is gone");
-    let much_later = one.job_keys(&[7; 32], at(400 * DAY)).await.unwrap().keys;
+    let much_later = store.job_keys(&[7; 32], at(400 * DAY)).await.unwrap().keys;
     assert_eq!(much_later.iter().map(|key| key.id).collect::<Vec<_>>(), [4]);
 }

@@ -12,7 +12,7 @@ use super::PostgresStore;
 use super::connection::{in_transaction, on_connection};
 use super::hosts::count_change;
 use super::urls::url_lock;
-use crate::job_keys::{deleted_before, renewed_before};
+use crate::job_keys::{KEYS, KeyRow, UNSIGNED, deleted_before, is_due, renewed_before};
 use crate::row::{SealColumns, readable};
 use crate::{OldSeal, StoreError, StoreStats, StoredJobKeys, Upkeep};
 
@@ -98,12 +98,14 @@ impl Upkeep for PostgresStore {
                     HAVING coalesce(max(made_at), $3 - 1) < $3 ON CONFLICT DO NOTHING";
         let delete = "DELETE FROM job_keys WHERE made_at < $1 AND id < (SELECT max(id) FROM job_keys)";
         on_connection!(self, "read the keys that sign jobs", |on| {
-            let make = sqlx::query(make).bind(&fresh[..]).bind(now.millis()).bind(renewed_before(now));
-            make.execute(&mut *on).await?;
-            sqlx::query(delete).bind(deleted_before(now)).execute(&mut *on).await?;
-            let keys =
-                sqlx::query_as("SELECT id, secret, made_at FROM job_keys ORDER BY id").fetch_all(&mut *on).await?;
-            let unsigned = sqlx::query_scalar("SELECT unsigned_since FROM store").fetch_one(on).await?;
+            let mut keys: Vec<KeyRow> = sqlx::query_as(KEYS).fetch_all(&mut *on).await?;
+            if is_due(&keys, now) {
+                let make = sqlx::query(make).bind(&fresh[..]).bind(now.millis()).bind(renewed_before(now));
+                make.execute(&mut *on).await?;
+                sqlx::query(delete).bind(deleted_before(now)).execute(&mut *on).await?;
+                keys = sqlx::query_as(KEYS).fetch_all(&mut *on).await?;
+            }
+            let unsigned = sqlx::query_scalar(UNSIGNED).fetch_one(on).await?;
             Ok(StoredJobKeys::of(keys, unsigned))
         })
     }

@@ -8,7 +8,7 @@ use sqlx::SqliteConnection;
 
 use super::SqliteStore;
 use super::hosts::count_change;
-use crate::job_keys::{deleted_before, renewed_before};
+use crate::job_keys::{KEYS, KeyRow, UNSIGNED, deleted_before, is_due, renewed_before};
 use crate::row::{SealColumns, readable};
 use crate::{OldSeal, StoreError, StoreStats, StoredJobKeys, Upkeep};
 
@@ -87,16 +87,20 @@ impl Upkeep for SqliteStore {
         const MAKE: &str = "INSERT INTO job_keys (id, secret, made_at) SELECT coalesce(max(id), 0) + 1, ?1, ?2 FROM job_keys \
                             HAVING coalesce(max(made_at), ?3 - 1) < ?3";
         const DELETE: &str = "DELETE FROM job_keys WHERE made_at < ?1 AND id < (SELECT max(id) FROM job_keys)";
-        let mut tx = self.write(ACTION).await?;
-        let make = sqlx::query(MAKE).bind(&fresh[..]).bind(now.millis()).bind(renewed_before(now));
-        make.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        let delete = sqlx::query(DELETE).bind(deleted_before(now));
-        delete.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        let keys = sqlx::query_as("SELECT id, secret, made_at FROM job_keys ORDER BY id").fetch_all(&mut *tx);
-        let keys = keys.await.map_err(StoreError::on(ACTION))?;
-        let unsigned = sqlx::query_scalar("SELECT unsigned_since FROM store").fetch_one(&mut *tx);
+        // Reading waits for nobody who writes.
+        let mut keys: Vec<KeyRow> =
+            sqlx::query_as(KEYS).fetch_all(&self.readers).await.map_err(StoreError::on(ACTION))?;
+        if is_due(&keys, now) {
+            let mut tx = self.write(ACTION).await?;
+            let make = sqlx::query(MAKE).bind(&fresh[..]).bind(now.millis()).bind(renewed_before(now));
+            make.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+            let delete = sqlx::query(DELETE).bind(deleted_before(now));
+            delete.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+            keys = sqlx::query_as(KEYS).fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+            tx.commit().await.map_err(StoreError::on(ACTION))?;
+        }
+        let unsigned = sqlx::query_scalar(UNSIGNED).fetch_one(&self.readers);
         let unsigned = unsigned.await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
         Ok(StoredJobKeys::of(keys, unsigned))
     }
 
