@@ -4,8 +4,10 @@
 //! one on which something failed, is closed; only one that did all it was asked goes back into the pool, and not for longer
 //! than [`RETURN_LIMIT`]: a server that stopped answering would otherwise keep the pool's places.
 
+use std::future::poll_fn;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
@@ -86,8 +88,14 @@ impl StoreConnection {
         if self.term != self.servers.term() {
             return;
         }
-        let returned = self.connection.return_to_pool();
+        let mut returned = Box::pin(self.connection.return_to_pool());
+        let (servers, term) = (Arc::clone(&self.servers), self.term);
         tokio::spawn(async move {
+            // It is checked before it is idle again, and the term may end meanwhile.
+            let returned = poll_fn(|context| match servers.term() == term {
+                true => returned.as_mut().poll(context),
+                false => Poll::Ready(()),
+            });
             // Too late: it is closed.
             let _ = tokio::time::timeout(RETURN_LIMIT, returned).await;
         });
