@@ -24,7 +24,7 @@ pub use check::{Refusal, check_host_rule};
 pub use error::{ConfigError, Problem, Source};
 pub use load::{Loaded, Setting, load, without_password};
 pub use postgres::{PostgresServer, SessionTarget};
-pub use server::{ServerConfig, hosts_of};
+pub use server::{ScheduleConfig, ServerConfig, hosts_of};
 pub use tls_files::{TlsFileError, TlsFiles};
 
 use crate::duration::text;
@@ -89,17 +89,6 @@ pub struct Config {
 pub fn defaults() -> Config {
     let read = default_table().and_then(Table::try_into);
     read.expect("the compiled-in defaults are tested")
-}
-
-/// `[schedule]`
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ScheduleConfig {
-    pub url: String,
-    pub shards: u16,
-    pub ca_file: String,
-    pub client_cert: String,
-    pub client_key: String,
 }
 
 /// How base intervals are found.

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ScheduleConfig;
-
 /// `[store]`, `[gate]`, `[queue]`; the files are of use with TLS only, and empty where there are none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +30,17 @@ impl ServerConfig {
             None => vec![self.url.clone()],
         }
     }
+}
+
+/// `[schedule]`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleConfig {
+    pub url: String,
+    pub shards: u16,
+    pub ca_file: String,
+    pub client_cert: String,
+    pub client_key: String,
 }
 
 impl ScheduleConfig {
