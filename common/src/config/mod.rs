@@ -6,6 +6,7 @@
 mod check;
 mod error;
 mod load;
+mod redis_url;
 mod server;
 mod servers;
 mod shared;
@@ -21,6 +22,7 @@ use toml::{Table, Value};
 pub use check::{Refusal, check_host_rule};
 pub use error::{ConfigError, Problem, Source};
 pub use load::{Loaded, Setting, load, without_password};
+pub use redis_url::{RedisUrl, Service};
 pub use server::{ServerConfig, hosts_of};
 
 use crate::duration::text;
