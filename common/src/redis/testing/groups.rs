@@ -56,8 +56,9 @@ impl Watched {
             });
             wait_for("both replicas are usable", || {
                 let words = sentinel.cli(&["SENTINEL", "REPLICAS", SERVICE]);
-                words.lines().filter(|line| *line == "slave").count() == 2
-                    && words.lines().filter(|line| *line == "ok").count() == 2
+                let words: Vec<&str> = words.lines().collect();
+                let count = |pair: [&str; 2]| words.windows(2).filter(|words| *words == pair).count();
+                count(["flags", "slave"]) == 2 && count(["master-link-status", "ok"]) == 2
             });
         }
     }
