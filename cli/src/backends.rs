@@ -57,7 +57,7 @@ pub(crate) fn schedule(config: &Config) -> anyhow::Result<Arc<dyn Schedule>> {
     if schedule.url == "memory:" {
         return Ok(Arc::new(MemorySchedule::default()));
     }
-    let server = RedisServer::connect(&schedule.url, &config.namespace).context("schedule.url")?;
+    let server = RedisServer::connect(&schedule.server(), &config.namespace).context("schedule.url")?;
     Ok(Arc::new(RedisSchedule::new(server, schedule.shards)))
 }
 
@@ -90,7 +90,7 @@ impl Links {
             links.embedded_gate = Some(Arc::clone(&gate));
             links.gate = gate;
         } else {
-            let server = RedisServer::connect(&config.gate.url, &config.namespace).context("gate.url")?;
+            let server = RedisServer::connect(&config.gate, &config.namespace).context("gate.url")?;
             links.gate = Arc::new(RedisGate::new(server, config.fetch.deadline()));
         }
         Ok(links)

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use super::redis_url::RedisUrl;
 use super::servers;
 use super::{
     ApiConfig, CategoriesConfig, Config, DeliveryConfig, FailingConfig, FetchConfig, HubAccess, PenaltyConfig,
@@ -107,18 +108,19 @@ impl Config {
         if known && self.store.url.starts_with("postgres") {
             refusals.unless("store.url", servers::postgres(&self.store));
         }
-        let of_redis: fn(&str) -> Option<String> = servers::redis;
         let schedule = self.schedule.server();
-        for (key, server, schemes, fault) in [
-            ("schedule.url", &schedule, ["redis:", "rediss:"], of_redis),
-            ("gate.url", &self.gate, ["redis:", "rediss:"], of_redis),
-            ("queue.url", &self.queue, ["amqp:", "amqps:"], servers::rabbitmq),
-        ] {
-            let of_server = schemes.iter().any(|scheme| server.url.starts_with(scheme));
+        for (key, server) in [("schedule.url", &schedule), ("gate.url", &self.gate)] {
             let of_memory = server.url == "memory:";
-            refusals.require(of_server || of_memory, key, || format!("must be memory: or {}//..", schemes[0]));
-            refusals.unless(key, server.urls().iter().filter(|_| of_server).find_map(|url| fault(url)));
+            let of_redis = server.url.starts_with("redis");
+            refusals.require(of_redis || of_memory, key, || "must be memory: or redis://..".to_owned());
+            refusals.unless(key, RedisUrl::parse(&server.url).err().filter(|_| of_redis));
         }
+        let queue = &self.queue;
+        let of_rabbitmq = ["amqp:", "amqps:"].iter().any(|scheme| queue.url.starts_with(scheme));
+        let known = of_rabbitmq || queue.url == "memory:";
+        refusals.require(known, "queue.url", || "must be memory: or amqp://..".to_owned());
+        let mut urls = queue.urls().into_iter().filter(|_| of_rabbitmq);
+        refusals.unless("queue.url", urls.find_map(|url| servers::rabbitmq(&url)));
         for (section, server) in
             [("store", &self.store), ("schedule", &schedule), ("gate", &self.gate), ("queue", &self.queue)]
         {

@@ -7,6 +7,7 @@ mod check;
 mod error;
 mod load;
 mod postgres;
+mod redis_url;
 mod server;
 mod servers;
 mod shared;
@@ -24,6 +25,7 @@ pub use check::{Refusal, check_host_rule};
 pub use error::{ConfigError, Problem, Source};
 pub use load::{Loaded, Setting, load, without_password};
 pub use postgres::{PostgresServer, SessionTarget};
+pub use redis_url::{RedisUrl, Service};
 pub use server::{ScheduleConfig, ServerConfig, hosts_of};
 pub use tls_files::{TlsFileError, TlsFiles};
 

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use lapin::uri::AMQPUri;
-use redis::IntoConnectionInfo;
 use url::{Host, Url};
 
 use super::ServerConfig;
@@ -33,7 +32,6 @@ const POSTGRES: [&str; 17] = [
 ];
 const SSL_MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 const RABBITMQ: [&str; 5] = ["frame_max", "channel_max", "heartbeat", "connection_timeout", "auth_mechanism"];
-const REDIS: [&str; 1] = ["protocol"];
 
 /// Parameters that name a host, which the URL's own list of hosts would contradict.
 const HOST: [&str; 3] = ["host", "hostaddr", "port"];
@@ -90,15 +88,8 @@ pub(super) fn rabbitmq(text: &str) -> Option<String> {
     }
 }
 
-/// Returns what is wrong with the URL of a Redis, if anything is.
-pub(super) fn redis(text: &str) -> Option<String> {
-    match parse(text, &REDIS) {
-        Ok(_) => text.into_connection_info().err().map(|reason| format!("cannot be read: {reason}")),
-        Err(reason) => Some(reason),
-    }
-}
-
-fn parse(text: &str, known: &[&str]) -> Result<Url, String> {
+/// Parses a URL of one host. Refuses a parameter that is not known.
+pub(super) fn parse(text: &str, known: &[&str]) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|reason| format!("is not a valid URL: {reason}"))?;
     // options[NAME] is one parameter of many names.
     let unknown = |key: &str| !known.contains(&key.split('[').next().unwrap_or_default());
@@ -132,9 +123,6 @@ mod tests {
         for url in ["amqp://u:p@h/%2f?heartbeat=20", "amqps://h:5671/vhost", "amqp://127.0.0.1:5672/%2f"] {
             assert_eq!(rabbitmq(url), None, "{url}");
         }
-        for url in ["redis://h:6379/1", "rediss://user:pass@h/", "redis://h/?protocol=resp3"] {
-            assert_eq!(redis(url), None, "{url}");
-        }
     }
 
     #[test]
@@ -167,9 +155,6 @@ mod tests {
             (rabbitmq("amqp://u:secret@h/%2f?heartbeet=1"), "did you mean heartbeat?"),
             (rabbitmq("amqp://u:secret@h/%2f?heartbeat=often"), "cannot be read"),
             (rabbitmq("amqp://u:secret@[::1]/%2f"), "IPv6"),
-            (redis("redis://:secret@h/abc"), "database number"),
-            (redis("redis://:secret@h/?timeout=3"), "unknown parameter timeout"),
-            (redis("redis://:secret@h/?protocol=9"), "protocol"),
         ] {
             let reason = reason.unwrap_or_default();
             assert!(reason.contains(says) && !reason.contains("secret"), "{reason:?} should say {says:?}");

@@ -1,6 +1,8 @@
 //! Redis servers for tests: the shared one of `dev/services`, and private ones that a test may stop, kill and restore.
 #![expect(clippy::unwrap_used, reason = "for tests")]
 
+pub mod groups;
+
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +14,9 @@ use rand::RngExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 
-use super::{Limits, RedisServer};
+use super::RedisServer;
+use super::node::Limits;
+use crate::config::ServerConfig;
 use crate::testing::Port;
 
 /// Far beyond what a loaded machine needs.
@@ -20,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A client that has time: a test on a busy machine may be away in the middle of a call for longer than a worker may.
 pub(super) fn patient(url: &str, namespace: &str) -> RedisServer {
-    RedisServer::connect_within(Limits { call: PATIENCE, connect: PATIENCE / 2 }, url, namespace).unwrap()
+    let limits = Limits { call: PATIENCE, connect: PATIENCE / 2 };
+    RedisServer::connect_within(limits, &ServerConfig::at(url), namespace).unwrap()
 }
 
 /// A name that no other test has.
@@ -44,6 +49,8 @@ pub struct PrivateServer {
     pub tls: bool,
     folder: PathBuf,
     arguments: Vec<String>,
+    /// It reads all it needs from this file.
+    config: Option<PathBuf>,
     process: Option<Child>,
     _reserved: Port,
 }
@@ -56,7 +63,7 @@ impl PrivateServer {
         std::fs::create_dir(&folder).unwrap();
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let port = reserved.number();
-        PrivateServer { port, tls: false, folder, arguments, process: None, _reserved: reserved }
+        PrivateServer { port, tls: false, folder, arguments, config: None, process: None, _reserved: reserved }
     }
 
     /// A server that answers.
@@ -68,15 +75,17 @@ impl PrivateServer {
 
     /// Starts it, over the dump that [`Self::dump`] made if there is one.
     pub fn start(&mut self) {
-        let process = Command::new("redis-server")
-            .args([if self.tls { "--tls-port" } else { "--port" }, &self.port.to_string()])
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
-            .arg(&self.folder)
-            .args(&self.arguments)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server is missing; dev/install installs it");
-        self.process = Some(process);
+        let mut command = Command::new("redis-server");
+        if let Some(config) = &self.config {
+            command.arg(config);
+        } else {
+            command
+                .args([if self.tls { "--tls-port" } else { "--port" }, &self.port.to_string()])
+                .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
+                .arg(&self.folder);
+        }
+        let process = command.args(&self.arguments).stdout(Stdio::null()).spawn();
+        self.process = Some(process.expect("redis-server is missing; dev/install installs it"));
         let deadline = Instant::now() + PATIENCE;
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             assert!(Instant::now() < deadline, "a private Redis did not come up");
@@ -92,6 +101,18 @@ impl PrivateServer {
     /// A connection of its own, as another process would have.
     pub fn client(&self, namespace: &str) -> RedisServer {
         patient(&self.url(), namespace)
+    }
+
+    /// A sentinel with these lines in its configuration.
+    pub fn sentinel(lines: &str) -> Self {
+        let mut server = Self::stopped(&["--sentinel"]);
+        let config = server.folder.join("sentinel.conf");
+        let own = format!("bind 127.0.0.1\ndir {}\n", server.folder.display());
+        let lines = lines.replace("PORT", &server.port.to_string());
+        std::fs::write(&config, own + &lines).unwrap();
+        server.config = Some(config);
+        server.start();
+        server
     }
 
     /// Asks it by Redis' own client.

@@ -1,5 +1,8 @@
 //! Servers that are absent, stand still, break off, or are not what they should be.
 
+mod sentinel;
+mod tls;
+
 use std::future::Future;
 use std::process::Command;
 
@@ -37,7 +40,7 @@ async fn timed<T>(stalls: &Stalls, future: impl Future<Output = T>) -> (T, Durat
 
 /// A client as the program has it, with little patience.
 fn hurried(private: &PrivateServer, namespace: &str) -> RedisServer {
-    RedisServer::connect(&private.url(), namespace).unwrap()
+    RedisServer::connect(&ServerConfig::at(&private.url()), namespace).unwrap()
 }
 
 #[tokio::test]
@@ -82,7 +85,8 @@ async fn a_server_that_stands_still_costs_every_call_a_bounded_time() {
 async fn a_connection_that_went_silent_is_replaced_after_one_timeout() {
     let private = PrivateServer::started(&[]);
     let proxy = CuttingProxy::before(private.port).await;
-    let (server, stalls) = (RedisServer::connect(&proxy.url(), "silent").unwrap(), Stalls::watched());
+    let (server, stalls) =
+        (RedisServer::connect(&ServerConfig::at(&proxy.url()), "silent").unwrap(), Stalls::watched());
     // A driver's own timeout may win or lose a race against ours: one round would prove nothing.
     for round in 0..4 {
         back(&server).await;
@@ -142,7 +146,7 @@ async fn a_connection_to_a_server_that_became_a_replica_is_left_for_the_primary(
     demoted.cli(&["REPLICAOF", "127.0.0.1", &promoted.port.to_string()]);
     let refused = server.check_reading("key", &SystemClock).await;
     assert!(matches!(refused, Err(ServerError::Unreachable(_))), "{refused:?}");
-    assert!(server.current().is_none(), "the connection to the replica was kept");
+    assert!(!server.shared.node.is_connected(), "the connection to the replica was kept");
     demoted.cli(&["REPLICAOF", "NO", "ONE"]);
     server.check_reading("key", &SystemClock).await.unwrap();
 }
@@ -198,7 +202,8 @@ async fn rediss_is_spoken_and_its_certificate_is_checked() {
 #[tokio::test]
 #[ignore = "the client of `rediss_is_spoken_and_its_certificate_is_checked`"]
 async fn client_of_rediss() {
-    let server = RedisServer::connect(&std::env::var("FEEDFLEET_TEST_REDISS").unwrap(), "tls").unwrap();
+    let server =
+        RedisServer::connect(&ServerConfig::at(&std::env::var("FEEDFLEET_TEST_REDISS").unwrap()), "tls").unwrap();
     // The first handshake of an unoptimised process on a busy machine may take longer than a call.
     while let Err(error) = server.eval::<String>(&ping(), |_, _| {}).await {
         let told = format!("{:?}", sources(&error));

@@ -12,6 +12,7 @@ mod shards;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use common::config::ServerConfig;
 use common::redis::RedisServer;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::FeedId;
@@ -45,7 +46,7 @@ async fn main() -> anyhow::Result<()> {
     let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(60)));
     let client = redis::Client::open(url.as_str())?;
     let connection = client.get_multiplexed_async_connection_with_config(&patient).await?;
-    let server = RedisServer::connect(url, "bench")?;
+    let server = RedisServer::connect(&ServerConfig::at(url), "bench")?;
     if let Some(feeds) = in_shards {
         return shards::measure(&server, &connection, feeds).await;
     }

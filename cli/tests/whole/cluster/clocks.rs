@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use common::config::Config;
-use common::config::ServerConfig;
+use common::config::{Config, ServerConfig};
 use common::document::Validators;
 use common::host::HostKey;
 use common::host_gate::memory::MemoryGate;
@@ -145,7 +144,7 @@ async fn jobs_of_a_worker_whose_clock_is_off_are_worked_by_others() {
     let clock = Arc::new(OffClock(AtomicI64::new(HOUR)));
     let jobs = Shared::<FetchJob>::new(&servers, &namespace);
     let reports = Arc::new(MemoryQueue::<FetchReport>::new(1 << 20));
-    let redis = RedisServer::connect(&servers.redis, &namespace).unwrap();
+    let redis = RedisServer::connect(&ServerConfig::at(&servers.redis), &namespace).unwrap();
     let gate: Arc<dyn HostGate> = Arc::new(RedisGate::new(redis, config.fetch.deadline()));
     let rules = Arc::new(LiveRules::new(&config));
     let poller = Poller {
@@ -189,7 +188,7 @@ async fn reports_of_a_scheduler_whose_clock_is_off_are_settled_by_others() {
     let (servers, namespace, config) = (Servers::shared(), namespace(), config());
     let clock = Arc::new(OffClock(AtomicI64::new(-HOUR)));
     let reports = Shared::<FetchReport>::new(&servers, &namespace);
-    let redis = RedisServer::connect(&servers.redis, &namespace).unwrap();
+    let redis = RedisServer::connect(&ServerConfig::at(&servers.redis), &namespace).unwrap();
     let backends = Backends {
         store: Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()),
         schedule: Arc::new(RedisSchedule::new(redis, config.schedule.shards)),

@@ -7,6 +7,8 @@
 //! `{NAMESPACE}:gate:`: a worker's user needs no other, and the braces keep them in one slot of a Redis cluster.
 
 #[cfg(test)]
+mod failover_tests;
+#[cfg(test)]
 mod tests;
 
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::*;
+use crate::config::ServerConfig;
 use crate::host::HostLimits;
 use crate::redis::testing::{CuttingProxy, PrivateServer, shared};
 use crate::time::{Clock, SystemClock};
@@ -274,7 +275,7 @@ async fn a_user_who_may_touch_gate_keys_only_can_do_all_that_a_worker_does() {
     words.extend(rights.iter().map(String::as_str));
     assert_eq!(private.cli(&words), "OK");
     let url = format!("redis://worker:p%40ss%2Fword@127.0.0.1:{}/", private.port);
-    let gate = RedisGate::new(RedisServer::connect(&url, "acl").unwrap(), Duration::ZERO);
+    let gate = RedisGate::new(RedisServer::connect(&ServerConfig::at(&url), "acl").unwrap(), Duration::ZERO);
     let scheduler = RedisGate::new(private.client("acl"), Duration::ZERO);
     opened(&scheduler).await;
     tokio::time::sleep(LIMITS.gap).await;
@@ -292,7 +293,7 @@ async fn a_user_who_may_touch_gate_keys_only_can_do_all_that_a_worker_does() {
     gate.check(&SystemClock).await.unwrap();
     assert_eq!(gate.held(now()).await.unwrap(), 1);
 
-    let elsewhere = RedisGate::new(RedisServer::connect(&url, "not-acl").unwrap(), Duration::ZERO);
+    let elsewhere = RedisGate::new(RedisServer::connect(&ServerConfig::at(&url), "not-acl").unwrap(), Duration::ZERO);
     let refused = elsewhere.begin_loading(now()).await.unwrap_err();
     assert!(matches!(refused, GateError::Backend { action: "say whether it is open", .. }));
     let mut connection = ::redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
@@ -371,7 +372,7 @@ async fn a_clock_that_was_ahead_and_was_put_back_counts_as_a_loss() {
 #[tokio::test]
 async fn an_acquire_that_runs_after_its_caller_gave_up_grants_nothing() {
     let private = PrivateServer::started(&[]);
-    let gate = RedisGate::new(RedisServer::connect(&private.url(), "late").unwrap(), Duration::ZERO);
+    let gate = RedisGate::new(RedisServer::connect(&ServerConfig::at(&private.url()), "late").unwrap(), Duration::ZERO);
     opened(&gate).await;
     tokio::time::sleep(LIMITS.gap).await;
     let ticket = reserve(&gate, LIMITS).await.unwrap();

@@ -1,0 +1,179 @@
+//! One connection to one server, made when it is first needed and again whenever it is lost.
+
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{
+    AsyncConnectionConfig, ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation, ServerErrorKind,
+};
+use tokio::sync::Mutex;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::address::Address;
+use super::error::ServerError;
+
+/// After a failed attempt to connect, calls fail at once for this long, doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest such pause: a server that is back is noticed within it.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// A call is over by then, a new connection included.
+    pub(super) call: Duration,
+    /// A connection is made and greeted within this, so that a caller who finds none can still use it.
+    pub(super) connect: Duration,
+}
+
+impl Default for Limits {
+    /// Well above the slowest script, well below any lease.
+    fn default() -> Self {
+        Limits { call: Duration::from_secs(2), connect: Duration::from_secs(1) }
+    }
+}
+
+/// A server, and the connection to it.
+pub(super) struct Node {
+    address: Address,
+    limits: Limits,
+    /// The connection, if there is one.
+    link: std::sync::Mutex<Option<Link>>,
+    /// Held by the task that connects; the others wait, each until its own deadline.
+    attempts: Mutex<Attempts>,
+}
+
+#[derive(Default)]
+struct Attempts {
+    /// Counts connections, so that a late error does not close the next one.
+    connections: u64,
+    /// The last attempt, if it failed.
+    failure: Option<Failure>,
+}
+
+struct Failure {
+    error: ServerError,
+    pause: Duration,
+    at: Instant,
+}
+
+#[derive(Clone)]
+struct Link {
+    number: u64,
+    connection: MultiplexedConnection,
+    /// The server's process, by Redis' own name for it.
+    run: Arc<str>,
+}
+
+impl Node {
+    pub(super) fn new(address: Address, limits: Limits) -> Self {
+        Node { address, limits, link: std::sync::Mutex::default(), attempts: Mutex::default() }
+    }
+
+    /// Runs a script. `fill` gets the run of the server's process.
+    pub(super) async fn eval<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        fill: &(impl Fn(&mut ScriptInvocation<'_>, &str) + Send + Sync),
+        deadline: Instant,
+    ) -> Result<T, ServerError> {
+        let mut link = self.link_by(deadline).await?;
+        let mut invocation = script.prepare_invoke();
+        fill(&mut invocation, &link.run);
+        let answer = timeout_at(deadline, invocation.invoke_async(&mut link.connection)).await;
+        self.judged(answer, link.number)
+    }
+
+    /// Returns an answer, or closes the connection that brought none.
+    fn judged<T>(&self, answer: Result<Result<T, RedisError>, Elapsed>, link: u64) -> Result<T, ServerError> {
+        match answer {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) if ends_connection(&error) => {
+                self.close(link);
+                Err(ServerError::Unreachable(error))
+            }
+            Ok(Err(error)) => Err(ServerError::Refused(error)),
+            Err(_) => {
+                self.close(link);
+                Err(self.silent())
+            }
+        }
+    }
+
+    fn silent(&self) -> ServerError {
+        ServerError::Silent(self.limits.call)
+    }
+
+    async fn link_by(&self, deadline: Instant) -> Result<Link, ServerError> {
+        timeout_at(deadline, self.link()).await.unwrap_or_else(|_| Err(self.silent()))
+    }
+
+    /// The connection, made now if there is none. Attempts are spaced: between two of them everybody fails at once.
+    async fn link(&self) -> Result<Link, ServerError> {
+        if let Some(link) = &*self.current() {
+            return Ok(link.clone());
+        }
+        let mut attempts = self.attempts.lock().await;
+        if let Some(link) = &*self.current() {
+            return Ok(link.clone());
+        }
+        if let Some(failure) = attempts.failure.as_ref().filter(|failure| failure.at.elapsed() < failure.pause) {
+            return Err(failure.error.clone());
+        }
+        let limits = self.limits;
+        let error = match timeout(limits.connect, greet(&self.address, limits)).await {
+            Ok(Ok((connection, run))) => {
+                attempts.connections += 1;
+                attempts.failure = None;
+                let link = Link { number: attempts.connections, connection, run };
+                *self.current() = Some(link.clone());
+                return Ok(link);
+            }
+            Ok(Err(error)) => ServerError::Unreachable(error),
+            Err(_) => ServerError::Silent(limits.connect),
+        };
+        let pause = attempts.failure.as_ref().map_or(FIRST_PAUSE, |last| (last.pause * 2).min(LONGEST_PAUSE));
+        attempts.failure = Some(Failure { error: error.clone(), pause, at: Instant::now() });
+        Err(error)
+    }
+
+    /// Forgets a connection that failed, unless another one took its place already.
+    fn close(&self, number: u64) {
+        self.current().take_if(|link| link.number == number);
+    }
+
+    /// Returns whether there is a connection.
+    #[cfg(test)]
+    pub(super) fn is_connected(&self) -> bool {
+        self.current().is_some()
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<Link>> {
+        crate::lock(&self.link)
+    }
+}
+
+/// Connects, and asks which process answers.
+async fn greet(address: &Address, limits: Limits) -> Result<(MultiplexedConnection, Arc<str>), RedisError> {
+    // Half for the sentinels, half for the server that they name.
+    let client = address.client(limits.connect / 2).await?;
+    // No response timeout: the driver's would return an error and keep the connection. Ours closes it.
+    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(limits.connect)).set_response_timeout(None);
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let info: String = ::redis::cmd("INFO").arg("server").query_async(&mut connection).await?;
+    let run = info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default();
+    if run.is_empty() {
+        return Err((ErrorKind::UnexpectedReturnType, "INFO server has no run_id").into());
+    }
+    Ok((connection, run.into()))
+}
+
+/// Returns whether the connection is of no more use: it broke or timed out, or the server is a replica now, or a master that its
+/// replicas have left, so that another one may be the master by now.
+fn ends_connection(error: &RedisError) -> bool {
+    let replica = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
+    let deserted = error.code() == Some("NOREPLICAS");
+    replica || deserted || error.is_unrecoverable_error() || error.is_io_error()
+}

@@ -1,0 +1,122 @@
+//! A master with replicas, and the sentinels that watch them.
+
+use std::time::{Duration, Instant};
+
+use super::{PATIENCE, PrivateServer};
+
+/// The name by which the sentinels know the master.
+pub const SERVICE: &str = "main";
+/// A server that is silent for this long is down for a sentinel.
+pub const DOWN_AFTER: Duration = Duration::from_millis(1000);
+
+/// A master with two replicas under three sentinels, gone with it.
+pub struct Watched {
+    /// The servers; the first one is the master in the beginning.
+    pub servers: Vec<PrivateServer>,
+    /// Those that watch them.
+    pub sentinels: Vec<PrivateServer>,
+}
+
+impl Watched {
+    /// Starts them, and waits until each of them knows the others. The servers get these arguments.
+    pub fn started(arguments: &[&str]) -> Self {
+        let common = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"];
+        let master = PrivateServer::started(&[&common[..], arguments].concat());
+        let port = master.port.to_string();
+        let of_master = [&common[..], arguments, &["--replicaof", "127.0.0.1", &port]].concat();
+        let replicas = [(); 2].map(|()| PrivateServer::started(&of_master));
+        let servers: Vec<PrivateServer> = std::iter::once(master).chain(replicas).collect();
+        for replica in &servers[1..] {
+            wait_for("a replica is in sync", || {
+                replica.cli(&["INFO", "replication"]).contains("master_link_status:up")
+            });
+        }
+        let lines = format!(
+            "port PORT\nsentinel monitor {SERVICE} 127.0.0.1 {port} 2\n\
+             sentinel down-after-milliseconds {SERVICE} {}\n\
+             sentinel failover-timeout {SERVICE} 2000\nsentinel parallel-syncs {SERVICE} 2\n",
+            DOWN_AFTER.as_millis()
+        );
+        let sentinels = [(); 3].map(|()| PrivateServer::sentinel(&lines));
+        let watched = Watched { servers, sentinels: Vec::from(sentinels) };
+        watched.wait_until_known();
+        watched
+    }
+
+    /// Waits until each sentinel knows the others and both replicas.
+    pub fn wait_until_known(&self) {
+        for sentinel in &self.sentinels {
+            wait_for("a sentinel knows all others", || {
+                let words = sentinel.cli(&["SENTINEL", "MASTER", SERVICE]);
+                let words: Vec<&str> = words.lines().collect();
+                let value = |name: &str| words.iter().position(|word| *word == name).map(|at| words[at + 1]);
+                value("num-slaves") == Some("2")
+                    && value("num-other-sentinels") == Some("2")
+                    && value("flags") == Some("master")
+            });
+            wait_for("both replicas are usable", || {
+                let words = sentinel.cli(&["SENTINEL", "REPLICAS", SERVICE]);
+                let words: Vec<&str> = words.lines().collect();
+                let count = |pair: [&str; 2]| words.windows(2).filter(|words| *words == pair).count();
+                count(["flags", "slave"]) == 2 && count(["master-link-status", "ok"]) == 2
+            });
+        }
+    }
+
+    /// The URL of the group.
+    pub fn url(&self) -> String {
+        let hosts: Vec<String> = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port)).collect();
+        format!("redis-sentinel://{}/0?sentinelServiceName={SERVICE}", hosts.join(","))
+    }
+
+    /// Which server the sentinels agree to be the master, if they do, and if it says so itself.
+    pub fn master(&self) -> Option<usize> {
+        let named = |sentinel: &PrivateServer| {
+            sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]).lines().nth(1).map(str::to_owned)
+        };
+        let ports: Vec<Option<String>> = self.sentinels.iter().map(named).collect();
+        let port = ports.first()?.clone()?;
+        let agreed = ports.iter().all(|other| other.as_ref() == Some(&port));
+        let at = self.servers.iter().position(|server| server.port.to_string() == port)?;
+        (agreed && self.servers[at].cli(&["ROLE"]).starts_with("master")).then_some(at)
+    }
+
+    /// Waits until another server than `old` is the master; returns which.
+    pub fn wait_for_another(&self, old: usize) -> usize {
+        wait_for("another server is the master", || self.master().is_some_and(|master| master != old));
+        self.master().unwrap()
+    }
+
+    /// Waits until a server is a replica in sync.
+    pub fn wait_for_replica(&self, server: usize) {
+        wait_for("the old master is a replica", || {
+            let info = self.servers[server].cli(&["INFO", "replication"]);
+            info.contains("role:slave") && info.contains("master_link_status:up")
+        });
+    }
+
+    /// The replicas receive nothing that is written from now on, until [`Self::resume_replication`].
+    pub fn cut_replication(&self) {
+        let master = self.master().unwrap();
+        for server in &self.servers {
+            assert_eq!(server.cli(&["CONFIG", "SET", "masterauth", "none-is-wanted"]), "OK");
+        }
+        self.servers[master].cli(&["CLIENT", "KILL", "TYPE", "replica"]);
+    }
+
+    /// Lets the replicas that run connect to their master again.
+    pub fn resume_replication(&self) {
+        for server in &self.servers {
+            server.cli(&["CONFIG", "SET", "masterauth", ""]);
+        }
+    }
+}
+
+/// Waits until something is true.
+pub(super) fn wait_for(what: &str, is_true: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_true() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
