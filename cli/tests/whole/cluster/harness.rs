@@ -219,6 +219,19 @@ impl Cluster {
         cluster
     }
 
+    /// Creates a cluster whose schema an older program is to make: until [`Cluster::open_store`], `store` is another namespace's.
+    pub(crate) async fn of_an_older_program(servers: &Servers, urls: Urls, config: &str) -> Self {
+        let mut cluster = Self::new(servers, urls, config).await;
+        cluster.namespace.push_str("-older");
+        cluster.configure(config);
+        cluster
+    }
+
+    /// Opens the store, and brings its schema up to date.
+    pub(crate) async fn open_store(&mut self, servers: &Servers) {
+        self.store = PostgresStore::open(&ServerConfig::at(&servers.postgres), &self.namespace).await.unwrap();
+    }
+
     /// Writes the roles' configuration file.
     pub(crate) fn configure(&self, config: &str) {
         let config = format!("namespace = \"{}\"\n{config}", self.namespace);

@@ -116,6 +116,20 @@ impl Load {
     /// Creates feeds that publish now and then, spread over the hosts and over the first interval. `policy` adds lines
     /// to that section.
     pub(crate) async fn new(size: Size, servers: &Servers, urls: Urls, policy: &str) -> Self {
+        let (origin, feeds) = Self::feeds(size).await;
+        let cluster = Cluster::new(servers, urls, &size.config(policy)).await;
+        cluster.add(&feeds, size.interval).await;
+        Load { size, origin, cluster }
+    }
+
+    /// The same for a fleet that an older program begins: without feeds, whose URLs it returns too. The store is to be opened later.
+    pub(crate) async fn without_feeds(size: Size, servers: &Servers, urls: Urls, policy: &str) -> (Self, Vec<String>) {
+        let (origin, feeds) = Self::feeds(size).await;
+        let cluster = Cluster::of_an_older_program(servers, urls, &size.config(policy)).await;
+        (Load { size, origin, cluster }, feeds)
+    }
+
+    async fn feeds(size: Size) -> (Origin, Vec<String>) {
         let origin = Origin::listen(&loopback(size.hosts, 0)).await.unwrap();
         let formats = [Format::Rss, Format::Atom, Format::Json];
         let mut feeds = Vec::with_capacity(size.feeds);
@@ -129,9 +143,7 @@ impl Load {
             origin.set(&path, Script::feed(feed).delay(delay));
             feeds.push(origin.url_on(n % usize::from(size.hosts), &path));
         }
-        let cluster = Cluster::new(servers, urls, &size.config(policy)).await;
-        cluster.add(&feeds, size.interval).await;
-        Load { size, origin, cluster }
+        (origin, feeds)
     }
 
     /// Waits until every feed was polled once.

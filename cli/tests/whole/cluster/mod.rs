@@ -3,8 +3,8 @@
 mod clocks;
 mod consumers;
 mod deliveries;
-mod failover_rabbitmq;
 mod failover_postgres;
+mod failover_rabbitmq;
 pub(crate) mod harness;
 mod imports;
 mod kills;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::config::ServerConfig;
 use common::causes::causes;
+use common::config::ServerConfig;
 use common::config::defaults;
 use common::host::HostKey;
 use common::host_gate::redis::RedisGate;
@@ -300,7 +300,9 @@ async fn try_postgres(scheduler: &str, worker: &str) {
 /// With a worker's user at RabbitMQ: reports on jobs that it was not given change nothing, and are counted.
 async fn try_reports(cluster: &Cluster, scheduler: &mut Role, worker: &Urls, admin: &Urls) {
     const PREFETCH: Prefetch = Prefetch::Unacked(1);
-    let broker = Broker::connect(&ServerConfig::at(&worker.queue), &cluster.namespace, &Metrics::new()).unwrap().declaring_nothing();
+    let broker = Broker::connect(&ServerConfig::at(&worker.queue), &cluster.namespace, &Metrics::new())
+        .unwrap()
+        .declaring_nothing();
     let (jobs, reports) = (broker.queue::<FetchJob>(PREFETCH), broker.queue::<FetchReport>(PREFETCH));
     // As any worker it may take a job. Nobody else works: the feeds stay as they are but for this one.
     let job = loop {
@@ -338,7 +340,7 @@ async fn try_reports(cluster: &Cluster, scheduler: &mut Role, worker: &Urls, adm
     })
     .await;
     let held = async |host: HostKey| {
-        let server = RedisServer::connect(&admin.redis, &cluster.namespace).unwrap();
+        let server = RedisServer::connect(&ServerConfig::at(&admin.redis), &cluster.namespace).unwrap();
         let gate = RedisGate::new(server, Duration::from_secs(30));
         let limits = common::host::HostRules::new(defaults().host, Vec::new()).limits_of(&host);
         let now = SystemClock.now();
@@ -413,7 +415,8 @@ async fn jobs_with_logins_go_to_workers_with_the_key_and_no_other_can_take_or_op
     keyed.stop().await;
 
     // A taken-over worker reads the queue of logins with its user: refused. What it gets otherwise it cannot open.
-    let thief = Broker::connect(&ServerConfig::at(&for_worker.queue), &namespace, &Metrics::new()).unwrap().declaring_nothing();
+    let thief =
+        Broker::connect(&ServerConfig::at(&for_worker.queue), &namespace, &Metrics::new()).unwrap().declaring_nothing();
     let logins = thief.queue_of_logins(Prefetch::Unacked(1));
     assert!(tokio::time::timeout(Duration::from_secs(2), logins.receive()).await.is_err(), "it received a job");
     let sealed = cluster.store.feed(&FeedRef::Id(members.id)).await.unwrap().unwrap().credentials.unwrap();

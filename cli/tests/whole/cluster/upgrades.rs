@@ -9,6 +9,7 @@ use load_tests::Record;
 
 use super::harness::{Kind, Role, Servers, Urls};
 use super::load::{Load, Size, now};
+use crate::harness::PATIENCE;
 
 const SIZE: Size = Size {
     feeds: 1_000,
@@ -33,16 +34,19 @@ async fn an_older_program_and_this_one_share_the_work_in_both_orders() {
     }
 }
 
-/// Replaces all processes, workers or schedulers first, and kills one of each kind and build when half of them are replaced. A new
-/// fleet each time: an older program does not read a newer schema.
+/// Replaces all processes, workers or schedulers first, and kills all of them when half are replaced. A new fleet each time, which the
+/// older program begins: it does not start on a newer schema, so that an older scheduler that is killed late has a newer successor.
 async fn upgrade(older: &Path, round: usize) {
     let newer = Path::new(env!("CARGO_BIN_EXE_feedfleet"));
     let servers = Servers::shared();
-    let load = Load::new(SIZE, &servers, Urls::of(&servers), "").await;
-    let database = sqlx::PgPool::connect(&servers.postgres).await.unwrap();
-    load.cluster.watch_versions(&database).await;
+    let spread = format!("import_spread = \"{}s\"", SIZE.interval.as_secs());
+    let (mut load, feeds) = Load::without_feeds(SIZE, &servers, Urls::of(&servers), &spread).await;
     let mut roles: Vec<(Role, &Path)> =
         KINDS.into_iter().map(|kind| (load.cluster.start_as(kind, older), older)).collect();
+    let address = roles[KINDS.len() - 1].0.address();
+    add(&address, &feeds).await;
+    let database = sqlx::PgPool::connect(&servers.postgres).await.unwrap();
+    load.cluster.watch_versions(&database).await;
     if round % 2 == 1 {
         roles.reverse();
     }
@@ -56,16 +60,20 @@ async fn upgrade(older: &Path, round: usize) {
         old.stop().await;
         tokio::time::sleep(SIZE.interval / 4).await;
         if replaced == KINDS.len() / 2 {
-            for place in 0..roles.len() {
+            let is_migrated = roles.iter().any(|(role, program)| role.kind == Kind::Scheduler && *program == newer);
+            for (role, program) in &mut roles {
                 kills.push(now());
-                let (role, program) = &mut roles[place];
                 role.kill();
+                if role.kind == Kind::Scheduler && is_migrated {
+                    *program = newer;
+                }
                 *role = load.cluster.start_as(role.kind, program);
                 kills.push(now());
                 tokio::time::sleep(SIZE.interval / 4).await;
             }
         }
     }
+    load.cluster.open_store(&servers).await;
     let truth = load.truth();
     tokio::time::sleep(SIZE.worst_gap()).await;
     load.until_known(&truth).await;
@@ -101,4 +109,19 @@ async fn upgrade(older: &Path, round: usize) {
     assert_eq!((aborted, lost.len(), doubled, twice), (0, 0, 0, 0), "{lost:?}");
     assert!(dead_letters == 0.0, "{dead_letters} dead letters");
     manners.assert_clean();
+}
+
+/// Adds feeds through the API of a scheduler, once it is ready.
+async fn add(address: &str, feeds: &[String]) {
+    let lines: Vec<String> = feeds.iter().map(|url| serde_json::json!({ "url": url }).to_string()).collect();
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let request = reqwest::Client::new().post(format!("{address}/api/v1/feeds/bulk"));
+        let answer = request.header("Content-Type", "application/x-ndjson").body(lines.join("\n")).send().await;
+        match answer {
+            Ok(answer) if answer.status().is_success() => return,
+            _ if tokio::time::Instant::now() < deadline => tokio::time::sleep(Duration::from_millis(200)).await,
+            other => panic!("feeds could not be added: {other:?}"),
+        }
+    }
 }

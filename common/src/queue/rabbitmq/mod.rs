@@ -46,8 +46,8 @@ pub use self::rights::Rights;
 use self::tags::Settling;
 use self::topology::Topology;
 use super::{Delivery, Message, Queue, QueueDepth, QueueError, Receipt, decode, encode};
-use crate::job::FetchJob;
 use crate::config::ServerConfig;
+use crate::job::FetchJob;
 use crate::metrics::Metrics;
 
 /// What a message is taken to hold until a larger one was seen.

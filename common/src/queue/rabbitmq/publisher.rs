@@ -71,15 +71,36 @@ impl Publisher {
             return Err(self.timeout_cause());
         };
         let (open, room) = ready?;
-        let mut sending = Box::pin(send(open, self.topology.clone(), Arc::clone(bytes), room));
+        let mut sending = Box::pin(send(Arc::clone(&open), self.topology.clone(), Arc::clone(bytes), room));
         if let Ok(sent) = tokio::time::timeout_at(deadline, &mut sending).await {
             return sent;
         }
         // It may still be accepted. Until that is known it fills its place in the window.
+        let abandoned = self.abandon(open);
         tokio::spawn(async move {
-            let _ = sending.await;
+            tokio::select! {
+                _ = sending => {}
+                () = abandoned => {}
+            }
         });
         Err(BrokerError::Unconfirmed)
+    }
+
+    /// Publishes no more over a channel that owes a confirmation for too long, and closes it: after the death of a quorum queue's
+    /// leader, RabbitMQ may leave what it was sent over such a channel unconfirmed for ever, and stop confirming anything. A broker
+    /// with an alarm confirms later, over the same channel.
+    fn abandon(&self, late: Arc<Open>) -> impl Future<Output = ()> + Send + 'static {
+        let has_alarm = self.view.live().is_ok_and(|live| live.blocked().is_err());
+        if !has_alarm {
+            crate::lock(&self.open).take_if(|open| Arc::ptr_eq(open, &late));
+        }
+        async move {
+            if has_alarm {
+                return std::future::pending().await;
+            }
+            // An error means that it is closed already.
+            let _ = late.channel.close(200, "a confirmation is overdue".into()).await;
+        }
     }
 
     /// Waits until everything on its way is confirmed or given up; no more can be published then.
