@@ -166,11 +166,12 @@ impl Servers {
                 None => {}
                 Some(sqlx::Error::PoolTimedOut) => {
                     let refusals = if is_busy() { None } else { self.lock().refusals.clone() };
-                    return Err(refusals.map_or(sqlx::Error::PoolTimedOut, none_found));
+                    return Err(refusals.as_deref().map_or(sqlx::Error::PoolTimedOut, none_found));
                 }
                 // The pool gives up at once where another host may help, for example when a connection is cut.
                 Some(error) => {
-                    if !self.moved(term, limit).await {
+                    let has_moved = self.moved(term, limit).await;
+                    if !has_moved {
                         return Err(error);
                     }
                 }
@@ -239,7 +240,7 @@ impl Servers {
         let refusals: Vec<String> = refusals.into_iter().map(|(_, reason)| reason).collect();
         let refusals = refusals.join("; ");
         self.lock().refusals = Some(refusals.clone());
-        Err(none_found(refusals))
+        Err(none_found(&refusals))
     }
 
     /// A connection to this host if it accepts writes; otherwise why not.
@@ -305,7 +306,7 @@ impl fmt::Debug for Servers {
     }
 }
 
-fn none_found(refusals: String) -> sqlx::Error {
+fn none_found(refusals: &str) -> sqlx::Error {
     let text = format!("no host of store.url accepts writes: {refusals}");
     sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::NotConnected, text))
 }
