@@ -69,7 +69,7 @@ impl Watched {
         format!("redis-sentinel://{}/0?sentinelServiceName={SERVICE}", hosts.join(","))
     }
 
-    /// Which server the sentinels agree to be the master, if they do, and if it says so itself.
+    /// Which server all sentinels name as the master, if they agree.
     pub fn master(&self) -> Option<usize> {
         let named = |sentinel: &PrivateServer| {
             sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]).lines().nth(1).map(str::to_owned)
@@ -77,13 +77,15 @@ impl Watched {
         let ports: Vec<Option<String>> = self.sentinels.iter().map(named).collect();
         let port = ports.first()?.clone()?;
         let agreed = ports.iter().all(|other| other.as_ref() == Some(&port));
-        let at = self.servers.iter().position(|server| server.port.to_string() == port)?;
-        (agreed && self.servers[at].cli(&["ROLE"]).starts_with("master")).then_some(at)
+        self.servers.iter().position(|server| agreed && server.port.to_string() == port)
     }
 
-    /// Waits until another server than `old` is the master; returns which.
+    /// Waits until another server than `old`, which may stand still, is the master and says so itself; returns which.
     pub fn wait_for_another(&self, old: usize) -> usize {
-        wait_for("another server is the master", || self.master().is_some_and(|master| master != old));
+        wait_for("another server is the master", || {
+            let another = self.master().filter(|master| *master != old);
+            another.is_some_and(|master| self.servers[master].cli(&["ROLE"]).starts_with("master"))
+        });
         self.master().unwrap()
     }
 

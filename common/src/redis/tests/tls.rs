@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use super::*;
 
@@ -16,6 +16,8 @@ impl Authority {
     fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // OpenSSL takes a certificate that names itself as its issuer for one without an authority.
+        params.distinguished_name.push(DnType::CommonName, "authority");
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let authority = Authority { folder: tempfile::tempdir().unwrap(), issuer };
         std::fs::write(authority.folder.path().join("ca.pem"), authority.issuer.pem()).unwrap();
