@@ -62,6 +62,9 @@ pub enum MacError {
 }
 
 impl MacError {
+    /// All of them.
+    pub const ALL: [MacError; 4] = [MacError::Missing, MacError::UnknownKey, MacError::Mismatch, MacError::Time];
+
     /// The label of `feedfleet_refused_reports_total`.
     pub fn as_str(self) -> &'static str {
         match self {

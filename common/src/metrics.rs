@@ -12,6 +12,7 @@ use prometheus::{
 };
 
 use crate::feed::OverQuota;
+use crate::job_keys::MacError;
 use crate::outcome::{Blocker, DeliveryOutcome, FailureKind, OutcomeKind};
 use crate::policy::{Category, Rule, Status};
 use crate::push::{PushKind, PushState};
@@ -367,6 +368,9 @@ impl Metrics {
         }
         for blocker in Blocker::ALL {
             self.blocked.with_label_values(&[blocker.as_str()]);
+        }
+        for reason in MacError::ALL {
+            self.refused_reports.with_label_values(&[reason.as_str()]);
         }
         for category in Category::ALL {
             self.lag.with_label_values(&[category.as_str()]);

@@ -166,7 +166,7 @@ class Roles(unittest.TestCase):
         # Skips the kubectl commands: this test stops and starts the roles itself.
         restoring = [line for line in restoring if not line.startswith("kubectl ")]
         self.assertEqual([line.split()[0] for line in restoring],
-                         ["psql", "pg_restore", "redis-cli", "rabbitmqctl", "rabbitmqctl", "FEEDFLEET_STORE__URL=DATABASE"])
+                         ["psql", "pg_restore", "redis-cli", "rabbitmqctl", "rabbitmqctl", "rabbitmqctl", "FEEDFLEET_STORE__URL=DATABASE"])
         token = re.search(r'token = "([^"]+)"', secret("feedfleet-scheduler", "api-tokens")).group(1)
 
         @contextlib.contextmanager

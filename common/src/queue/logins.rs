@@ -56,6 +56,11 @@ impl Queue<FetchJob> for JobsAndLogins {
         Ok(QueueDepth { items: jobs.items + logins.items, ..jobs })
     }
 
+    /// Both are queues of one broker.
+    fn blocked(&self) -> Option<String> {
+        self.jobs.blocked()
+    }
+
     /// The first queue's: the second one is missing while schedulers of an earlier version run, and nothing waits in it then.
     async fn check(&self) -> Result<(), QueueError> {
         self.jobs.check().await

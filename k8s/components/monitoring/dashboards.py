@@ -139,6 +139,8 @@ QUEUE = [
     ("Newer or unreadable data", "Messages of a newer version that were returned to the queue, and feed rows that could not be read.", "reqps",
      [(rate("too_new_messages_total"), "messages"), (rate("unreadable_feeds_total"), "feeds")], 12),
     ("Over quota", "Entries that were skipped because their feed exceeded a quota, by quota.", "reqps", [(rate("over_quota_total", "kind"), "{{kind}}")], 12),
+    ("Blocked connections to RabbitMQ", "Connections on which RabbitMQ accepts no messages: a memory or disk alarm of any of its nodes.", "short",
+     [(level("queue_blocked"), "connections")], 12),
     ("Refused reports", "Reports that answer no job of this fleet, by reason: forged, or of a worker of an earlier version. Unsigned ones are accepted "
      "for a while after an upgrade. `redirected`: holds of hosts that only a redirect names.", "reqps",
      [(rate("refused_reports_total", "reason"), "{{reason}}"), (rate("unsigned_reports_total"), "unsigned, accepted"),

@@ -51,7 +51,8 @@ impl JobProofs {
     pub fn new(config: &Config) -> Self {
         let scheduler = &config.scheduler;
         JobProofs {
-            tolerance: Tolerance { skew: scheduler.clock_skew, after_start: scheduler.fetch_lease },
+            // Each process's clock may differ from the servers' by that much, a scheduler's and a worker's in opposite directions.
+            tolerance: Tolerance { skew: 2 * scheduler.clock_skew, after_start: scheduler.fetch_lease },
             unsigned_for: scheduler.unsigned_reports,
             known: Mutex::default(),
             refused: Mutex::default(),

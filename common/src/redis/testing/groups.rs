@@ -7,7 +7,7 @@ use super::{PATIENCE, PrivateServer};
 /// The name by which the sentinels know the master.
 pub const SERVICE: &str = "main";
 /// A server that is silent for this long is down for a sentinel.
-pub const DOWN_AFTER: Duration = Duration::from_millis(1000);
+pub const DOWN_AFTER: Duration = Duration::from_secs(3);
 
 /// A master with two replicas under three sentinels, gone with it.
 pub struct Watched {
@@ -61,6 +61,13 @@ impl Watched {
                 count(["flags", "slave"]) == 2 && count(["master-link-status", "ok"]) == 2
             });
         }
+    }
+
+    /// Waits until everybody knows everybody; returns which server is the master: on a loaded machine it may have changed.
+    pub fn settled(&self) -> usize {
+        wait_for("all sentinels agree", || self.master().is_some());
+        self.wait_until_known();
+        self.master().unwrap()
     }
 
     /// The URL of the group.
