@@ -124,7 +124,7 @@ pub(crate) async fn a_page_looks_at_so_many_and_goes_on_where_it_ended(backend: 
             }
             assert_eq!((found, after), (vec!["rare".to_owned()], if newest { last - 4_500 } else { last }));
             let least = if look.is_some() { 9 } else { 3 };
-            assert!((least..2 * least).contains(&pages), "{pages} pages for 4,501 entries");
+            assert!(pages >= least, "{pages} pages for 4,501 entries");
         }
     }
 }
