@@ -115,9 +115,9 @@ async fn leaders_of_rabbitmq_that_are_killed_or_freeze_cost_seconds_and_nothing_
         assert!(back < RECOVERY, "{back:?}");
         tokio::task::block_in_place(|| {
             if frozen {
-                servers.signal(lost, "CONT")
+                servers.signal(lost, "CONT");
             } else {
-                servers.up(lost)
+                servers.up(lost);
             }
             until_all_nodes_run(&servers);
         });

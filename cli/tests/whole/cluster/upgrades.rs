@@ -47,7 +47,7 @@ async fn upgrade(older: &Path, round: usize) {
     add(&address, &feeds).await;
     let database = sqlx::PgPool::connect(&servers.postgres).await.unwrap();
     load.cluster.watch_versions(&database).await;
-    if round % 2 == 1 {
+    if !round.is_multiple_of(2) {
         roles.reverse();
     }
     load.warm_up().await;
@@ -97,7 +97,7 @@ async fn upgrade(older: &Path, round: usize) {
     let (twice, _) = load.cluster.versions_reached_twice(&database).await;
     let silence = load.longest_silence(&log, until);
     let manners = load.manners(&log, &kills);
-    let first = if round % 2 == 0 { "workers" } else { "schedulers" };
+    let first = if round.is_multiple_of(2) { "workers" } else { "schedulers" };
     println!(
         "round {}, {first} first: {} requests, {aborted} fetches aborted besides those of {} kills, {dead_letters} dead letters, \
          {} feeds with lost entries, {doubled} doubled, {twice} versions twice, longest silence {silence:?}; {manners:?}",
