@@ -35,9 +35,9 @@ async fn an_address_that_accepts_connections_and_says_nothing_delays_by_seconds_
         let took = begun.elapsed().saturating_sub(stalls.so_far() - before);
         assert!(took < Duration::from_secs(8), "{took:?}");
         if took > Duration::from_secs(2) {
-            delayed += 1
+            delayed += 1;
         } else {
-            at_once += 1
+            at_once += 1;
         }
         connection.close(200, "goodbye".into()).await.unwrap();
         drop(connection);
