@@ -38,7 +38,7 @@ impl ServerConfig {
 }
 
 impl Loaded {
-    /// Reads every file for TLS that a section names; fails with all that cannot be used. [`super::load`] leaves them alone:
+    /// Reads every file for TLS that a section names; fails with all that cannot be used. [`super::load()`] leaves them alone:
     /// commands that only speak with a running fleet may be called by someone who cannot read its files.
     pub fn check_tls_files(&self) -> Result<(), ConfigError> {
         let config = &self.config;

@@ -57,6 +57,8 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: 
             listener.accept().await.map(|(stream, address)| (stream, address, permit))
         };
         let (stream, address, permit) = tokio::select! {
+            // First: another server may accept on the same socket by then, and know more.
+            biased;
             () = stop.cancelled() => break,
             accepted = accepted => match accepted {
                 Ok(accepted) => accepted,

@@ -1,10 +1,11 @@
 //! A cluster as processes: schedulers and workers with real servers, which a test can kill, stop and start.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::io::{Read, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::config::ServerConfig;
 use common::feed::Feed;
@@ -17,6 +18,7 @@ use rand::RngExt;
 use store::postgres::PostgresStore;
 use store::{FeedQuery, NewFeed, StoredEntry};
 
+use crate::harness::PATIENCE;
 use store::{Events, Feeds};
 
 /// PostgreSQL, Redis and RabbitMQ.
@@ -376,9 +378,14 @@ impl Cluster {
 }
 
 impl Role {
-    /// Returns its address, once it reports it.
+    /// Returns its address, once it reports it; a scheduler's, once it answers calls.
     pub(crate) fn address(&mut self) -> String {
-        self.process.address()
+        let address = self.process.address();
+        let deadline = Instant::now() + PATIENCE;
+        while self.kind == Kind::Scheduler && is_starting(&address) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        address
     }
 
     /// Returns what it wrote to stderr so far.
@@ -414,9 +421,22 @@ impl Role {
 
     /// Sends a GET to its HTTP port: returns status and text.
     pub(crate) async fn get(&mut self, path: &str) -> (u16, String) {
-        let answer = reqwest::get(format!("{}{path}", self.address())).await.unwrap();
+        let answer = reqwest::get(format!("{}{path}", self.process.address())).await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
+}
+
+/// Whether a scheduler answers that its store is not open yet, or nothing at all.
+fn is_starting(address: &str) -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(address.trim_start_matches("http://"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"GET /api/v1/feeds?limit=1 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().map_or(true, |answer| answer.starts_with("HTTP/1.1 503"))
 }
 
 impl Drop for Role {
