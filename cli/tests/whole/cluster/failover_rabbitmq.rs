@@ -60,6 +60,12 @@ fn until_all_nodes_run(servers: &Servers, mut frozen: Option<&str>) {
     }
 }
 
+/// Every half second from then to now.
+fn moments_since(begun: Timestamp) -> Vec<Timestamp> {
+    let until = now();
+    (0_u32..).map(|n| begun.after(n * Duration::from_millis(500))).take_while(|moment| *moment <= until).collect()
+}
+
 /// A disk alarm of one node is shown wherever an operator looks, and ends.
 async fn show_alarm(servers: &Servers, scheduler: &mut Role) {
     let set = |limit| tokio::task::block_in_place(|| servers.control(NODES[1], &["set_disk_free_limit", limit]));
@@ -95,9 +101,11 @@ async fn leaders_of_rabbitmq_that_are_killed_or_freeze_cost_seconds_and_nothing_
     let mut roles: Vec<Role> = kinds.into_iter().map(|kind| load.cluster.start(kind)).collect();
     load.warm_up().await;
 
+    let alarm = now();
     show_alarm(&servers, &mut roles[0]).await;
 
-    let (mut troubled, mut slowest): (Vec<Timestamp>, Duration) = Default::default();
+    // What was fetched meanwhile may be fetched once more: its report came too late, or was lost.
+    let (mut troubled, mut slowest) = (moments_since(alarm), Duration::ZERO);
     for round in 0..rounds() {
         until_usual_rate(&load).await;
         let queue = format!("{}.{}", load.cluster.namespace, if round / 2 % 2 == 0 { "jobs" } else { "reports" });
@@ -129,9 +137,7 @@ async fn leaders_of_rabbitmq_that_are_killed_or_freeze_cost_seconds_and_nothing_
             until_all_nodes_run(&servers, frozen.then_some(lost));
         });
         load.until_stored().await;
-        // As with a kill, what was fetched during that time may be fetched once more, because its report may have been lost.
-        let moments = (0_u32..).map(|n| begun.after(n * Duration::from_millis(500)));
-        troubled.extend(moments.take_while(|moment| *moment <= now()));
+        troubled.extend(moments_since(begun));
     }
     let truth = load.truth();
     tokio::time::sleep(size.worst_gap()).await;
