@@ -23,8 +23,8 @@ pub(super) fn observed(state: &mut PollState, before: &PollState, document: &Doc
     state.silent_since = None;
 }
 
-/// Returns the pauses after the posts of a document whose dates count; `None` if there is no such date. Most documents begin with the
-/// newest entry, some with the oldest. What is out of order counts as no pause.
+/// Adds the posts of a document to `pauses`, as far as `counts` accepts their dates; `None` if it accepts none. Most documents begin
+/// with the newest entry, some with the oldest. Dates out of order add no pause.
 fn posted(pauses: Pauses, document: &Document, counts: impl Fn(Timestamp) -> bool) -> Option<Pauses> {
     let date = |entry: &Entry| entry.published.or(entry.updated);
     let dates = || document.entries.iter().filter_map(date).filter(|at| counts(*at));

@@ -1,4 +1,4 @@
-//! Failovers by sentinels: the master is found again, whoever it is.
+//! Failovers by sentinels: feedfleet finds the new master.
 
 use super::*;
 use crate::redis::testing::groups::{SERVICE, Watched};
@@ -57,7 +57,7 @@ async fn the_master_that_sentinels_elect_is_found_there_and_back() {
         assert_ne!(next, master);
         found(&server, &group.servers[next]).await;
     }
-    // A clean hand-over closes no connection by itself: the demoted server refuses writes.
+    // After a planned failover the old connection stays open; only the refused write shows that its server was demoted.
     let master = tokio::task::block_in_place(|| group.settled());
     assert_eq!(group.sentinels[0].cli(&["SENTINEL", "FAILOVER", SERVICE]), "OK");
     let next = tokio::task::block_in_place(|| group.wait_for_another(master));
