@@ -403,7 +403,7 @@ async fn jobs_with_logins_go_to_workers_with_the_key_and_no_other_can_take_or_op
     let change = FeedChange { credentials: Some(Some(credentials)), ..FeedChange::default() };
     cluster.store.change_feed(members.id, &change, SystemClock.now()).await.unwrap().unwrap();
     assert!(origin.wait_for("/members", 5, PATIENCE).await.len() >= 5);
-    // None came to the other one once the queue was consumed.
+    // None went to the common queue once a worker consumed the queue of logins.
     let unreadable = |metrics: &str| {
         let line = metrics.lines().find_map(|line| line.strip_prefix("feedfleet_unreadable_credentials_total "));
         line.unwrap().parse::<u64>().unwrap()
