@@ -68,6 +68,8 @@ struct Api {
 
 /// How long a fleet may take until it is ready.
 const START: Duration = Duration::from_secs(30);
+/// How long the events of the first polls may be compared with subscriptions before polls are measured: later ones have none.
+const FIRST_EVENTS: Duration = Duration::from_secs(10);
 /// Requests at once of the bare loop: as many as `delivery.concurrency`.
 const CONCURRENCY: usize = 256;
 
@@ -135,7 +137,9 @@ pub(crate) async fn bench(options: &Options) -> anyhow::Result<()> {
     let (mut rounds, mut body) = (Vec::new(), String::new());
     for number in 1..=options.rounds {
         let mut round = Vec::new();
-        for side in sides {
+        // The other side is first in every second round; the bare loop needs the body that the first round reads.
+        let swapped = is_polls && number % 2 == 0;
+        for side in if swapped { [sides[1], sides[0]] } else { sides } {
             let running = match side {
                 Side::Bare => bare(&folder.0, &urls, &body, &origin)?,
                 side => {
@@ -147,7 +151,13 @@ pub(crate) async fn bench(options: &Options) -> anyhow::Result<()> {
                     running
                 }
             };
+            if is_polls {
+                tokio::time::sleep(FIRST_EVENTS).await;
+            }
             round.push(measure(&running, &origin, urls.len(), options.time.into()).await?);
+        }
+        if swapped {
+            round.reverse();
         }
         print(&number.to_string(), &round);
         rounds.push(round);

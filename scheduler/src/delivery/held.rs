@@ -51,7 +51,7 @@ impl Held {
 
     /// Looks at events that come after what it looked at; true if there is something to send.
     pub(super) fn is_woken(&mut self, page: &SeenPage) -> bool {
-        let mut matching = page.items.iter().filter(|seen| seen.seq() > self.looked && seen.matches(&self.filter));
+        let mut matching = page.matching(self.looked, &self.filter);
         if let Some(gathered) = &mut self.gathered {
             *gathered = gathered.saturating_add(u32::try_from(matching.count()).unwrap_or(u32::MAX));
             self.looked = self.looked.max(page.next);

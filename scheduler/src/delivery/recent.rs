@@ -1,10 +1,11 @@
 //! The newest events, as the reader for all has read them: subscriptions that are woken by an event take it from here, so that a
 //! thousand of them do not read it from the store a thousand times.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::url::FeedId;
 use tokio::time::Instant;
 
 use store::{Event, EventFilter, EventPage, EventQuery, Lowered};
@@ -35,9 +36,36 @@ impl Seen {
 
 /// A page of events that the reader for all has read.
 pub(super) struct SeenPage {
-    pub(super) items: Vec<Arc<Seen>>,
+    items: Vec<Arc<Seen>>,
     /// Everything up to this number was looked at.
     pub(super) next: i64,
+    /// What the events are about: most subscriptions want nothing of a page, and need not look at each of its events.
+    feeds: HashSet<FeedId>,
+    hosts: HashSet<String>,
+    labels: HashSet<String>,
+}
+
+impl SeenPage {
+    fn new(items: Vec<Arc<Seen>>, next: i64) -> Self {
+        let events = || items.iter().map(|seen| &seen.event);
+        let feeds = events().map(|event| event.feed_id).collect();
+        let hosts = events().filter_map(|event| event.host.clone()).collect();
+        let labels = events().flat_map(|event| &event.feed.marks.labels).cloned().collect();
+        SeenPage { items, next, feeds, hosts, labels }
+    }
+
+    /// Returns the events behind this number that match.
+    pub(super) fn matching<'a>(&'a self, after: i64, filter: &'a EventFilter) -> impl Iterator<Item = &'a Seen> {
+        let from = if self.may_match(filter) { self.items.partition_point(|seen| seen.seq() <= after) } else { self.items.len() };
+        self.items[from..].iter().map(Arc::as_ref).filter(|seen| seen.matches(filter))
+    }
+
+    fn may_match(&self, filter: &EventFilter) -> bool {
+        filter.feed.is_none_or(|feed| self.feeds.contains(&feed))
+            && filter.host.as_ref().is_none_or(|host| self.hosts.contains(host.as_str()))
+            && filter.label.as_ref().is_none_or(|label| self.labels.contains(label))
+            && (filter.visible.is_empty() || filter.visible.iter().any(|label| self.labels.contains(label)))
+    }
 }
 
 /// The newest events.
@@ -86,7 +114,7 @@ impl Recent {
         inside.bytes += items.iter().map(|seen| seen.bytes).sum::<usize>();
         inside.items.extend(items.iter().cloned());
         inside.trim(at);
-        SeenPage { items, next: page.next }
+        SeenPage::new(items, page.next)
     }
 
     /// Forgets everything.
@@ -138,6 +166,35 @@ mod tests {
         let filter = EventFilter { kinds: vec!["feed.*".into()], ..EventFilter::default() };
         let page = recent.read(&EventQuery { filter, ..EventQuery::after(after, limit) })?;
         Some((page.items.iter().map(|event| event.seq).collect(), page.next, page.more))
+    }
+
+    #[test]
+    fn a_page_finds_what_matches_whatever_it_is_filtered_by() {
+        let event = |seq: i64, feed: i64, host: &str, labels: &[&str]| -> Event {
+            serde_json::from_value(serde_json::json!({
+                "seq": seq, "kind": "feed.gone", "feed_id": feed, "host": host, "at": "2026-01-01T00:00:00Z", "labels": labels,
+            }))
+            .unwrap()
+        };
+        let items = vec![event(1, 7, "a:443", &["x"]), event(2, 7, "b:443", &[]), event(3, 8, "a:443", &["y", "x"])];
+        let page = EventPage { epoch: "e".into(), oldest: 1, items, next: 3, more: false };
+        let page = Recent::default().keep(0, page);
+        let found = |after: i64, filter: serde_json::Value| -> Vec<i64> {
+            page.matching(after, &serde_json::from_value(filter).unwrap()).map(Seen::seq).collect()
+        };
+        assert_eq!(found(0, serde_json::json!({})), [1, 2, 3]);
+        assert_eq!(found(1, serde_json::json!({})), [2, 3]);
+        assert_eq!(found(3, serde_json::json!({})), []);
+        assert_eq!(found(0, serde_json::json!({ "feed": 7 })), [1, 2]);
+        assert_eq!(found(0, serde_json::json!({ "feed": 9 })), []);
+        assert_eq!(found(0, serde_json::json!({ "host": "a:443" })), [1, 3]);
+        assert_eq!(found(0, serde_json::json!({ "host": "c:443" })), []);
+        assert_eq!(found(0, serde_json::json!({ "label": "x" })), [1, 3]);
+        assert_eq!(found(0, serde_json::json!({ "label": "z" })), []);
+        assert_eq!(found(0, serde_json::json!({ "visible": ["z", "y"] })), [3]);
+        assert_eq!(found(0, serde_json::json!({ "visible": ["z"] })), []);
+        // Each condition is met, but by different events.
+        assert_eq!(found(0, serde_json::json!({ "feed": 8, "host": "b:443" })), []);
     }
 
     #[tokio::test(start_paused = true)]

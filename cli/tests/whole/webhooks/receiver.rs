@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use common::time::{Clock, SystemClock, Timestamp};
+use load_tests::loopback;
 use serde_json::Value;
 
 /// What a path answers.
@@ -57,10 +58,10 @@ impl Received {
     }
 }
 
-/// The server.
+/// The server, on one host or several.
 #[derive(Clone)]
 pub(crate) struct Receiver {
-    address: SocketAddr,
+    addresses: Arc<[SocketAddr]>,
     state: Arc<Mutex<Inside>>,
     in_flight: Arc<InFlight>,
 }
@@ -91,23 +92,38 @@ impl Drop for Answering {
 
 #[derive(Default)]
 struct Inside {
-    log: Vec<Received>,
+    /// The requests to each path.
+    logs: HashMap<String, Vec<Received>>,
     /// The replies of a path, the last of which stays.
     replies: HashMap<String, Vec<Reply>>,
 }
 
 impl Receiver {
     pub(crate) async fn listen() -> Self {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let receiver =
-            Receiver { address: listener.local_addr().unwrap(), state: Arc::default(), in_flight: Arc::default() };
-        let router = Router::new().fallback(receive).with_state(receiver.clone());
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        Receiver::on_hosts(1).await
+    }
+
+    /// Listens on this number of hosts.
+    pub(crate) async fn on_hosts(hosts: usize) -> Self {
+        let mut listeners = Vec::new();
+        for address in loopback(u16::try_from(hosts).unwrap(), 0) {
+            listeners.push(tokio::net::TcpListener::bind(address).await.unwrap());
+        }
+        let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        let receiver = Receiver { addresses, state: Arc::default(), in_flight: Arc::default() };
+        for listener in listeners {
+            let router = Router::new().fallback(receive).with_state(receiver.clone());
+            tokio::spawn(async move { axum::serve(listener, router).await });
+        }
         receiver
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        self.url_on(0, path)
+    }
+
+    pub(crate) fn url_on(&self, host: usize, path: &str) -> String {
+        format!("http://{}{path}", self.addresses[host])
     }
 
     /// Answers these in turn, and the last one from then on.
@@ -122,8 +138,7 @@ impl Receiver {
 
     /// The requests to a path, in order.
     pub(crate) fn log(&self, path: &str) -> Vec<Received> {
-        let state = self.state.lock().unwrap();
-        state.log.iter().filter(|received| received.path == path).cloned().collect()
+        self.state.lock().unwrap().logs.get(path).cloned().unwrap_or_default()
     }
 
     fn note(&self, uri: &Uri, headers: HeaderMap, body: Bytes) -> Reply {
@@ -135,7 +150,8 @@ impl Receiver {
             _ => replies.remove(0),
         };
         let path = uri.path().to_owned();
-        state.log.push(Received { path, headers, body, at: SystemClock.now(), reply });
+        let log = state.logs.entry(path.clone()).or_default();
+        log.push(Received { path, headers, body, at: SystemClock.now(), reply });
         reply
     }
 }
