@@ -8,9 +8,9 @@ use common::job::FetchJob;
 use common::outcome::FailureKind;
 use common::report::{Outcome, Probe};
 use common::time::{Clock as _, SystemClock};
-use load_tests::{Conditions, Feed, Script, Tag};
+use load_tests::{Conditions, Feed, Gate, Script, Tag};
 
-use super::bench::{Bench, document, failure, not_modified};
+use super::bench::{Bench, PATIENCE, document, failure, not_modified};
 
 const GAP: Duration = Duration::from_millis(200);
 
@@ -81,12 +81,14 @@ async fn p44_what_a_head_showed_is_reported_by_the_later_fetch_that_sends_the_ge
     let rule = HostRule { r#match: "127.0.0.1".into(), head_first: Some(true), ..HostRule::default() };
     let host = HostConfig { gap: GAP, ..HostConfig::default() };
     let bench = Bench::with_hosts(host, vec![rule], |config| config.timeout = Duration::from_secs(2)).await;
-    let refuses = Script::status(405).delay(Duration::from_millis(600));
+    let head = Gate::closed();
+    let refuses = Script::status(405).gate(&head);
     let mut job = known(&bench, "/feed", Script::feed(ignoring()).then(refuses).then(Script::feed(ignoring()))).await;
     let hold_it_meanwhile = async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        bench.origin.wait_for_start("/feed", 2, PATIENCE).await;
         let now = SystemClock.now();
         bench.gate.hold(&[(job.host.clone(), now.after(Duration::from_secs(3)))], now).await.unwrap();
+        head.open();
     };
     let (second, ()) = tokio::join!(bench.fetch(&job), hold_it_meanwhile);
     assert!(matches!(second.outcome, Outcome::Deferred { .. }), "{second:?}");
