@@ -122,6 +122,18 @@ async fn events_arrive_signed_and_in_order_and_a_failed_request_is_retried_under
     for url in &urls {
         operator(&home, &fleet, &["feed", "add", url]);
     }
+    // Now, because only the last twenty deliveries are shown.
+    let shown = fleet
+        .wait_for("the first delivery to be shown", async |fleet| {
+            let shown = operator(&home, fleet, &["subscription", "show", "1"]);
+            (!shown["deliveries"].as_array().unwrap().is_empty()).then_some(shown)
+        })
+        .await;
+    assert_eq!(shown["secret"], Value::Null, "shown once");
+    let first = shown["deliveries"].as_array().unwrap().last().unwrap();
+    let expected = (&json!("server_error"), &json!(500), &json!("answered 500 [31m"));
+    assert_eq!((&first["outcome"], &first["status"], &first["detail"]), expected);
+
     let log = received(&mut fleet, &receiver, "/hook", 8).await;
     let [failed, throttled, repeated] = &log[..3] else { unreachable!() };
     let id = failed.header("webhook-id");
@@ -141,11 +153,6 @@ async fn events_arrive_signed_and_in_order_and_a_failed_request_is_retried_under
     assert!(seqs.is_sorted_by(|one, next| one < next), "{seqs:?}");
     assert_eq!(seqs, stored(&fleet, "kind=entry.*").await[..seqs.len()]);
 
-    let shown = operator(&home, &fleet, &["subscription", "show", "1"]);
-    assert_eq!(shown["secret"], Value::Null, "shown once");
-    let last = shown["deliveries"].as_array().unwrap().last().unwrap();
-    let expected = (&json!("server_error"), &json!(500), &json!("answered 500 [31m"));
-    assert_eq!((&last["outcome"], &last["status"], &last["detail"]), expected);
     for outcome in ["delivered", "throttled", "server_error"] {
         assert!(fleet.metric(&format!("feedfleet_deliveries_total{{outcome=\"{outcome}\"}}")).await >= 1.0);
     }
