@@ -131,7 +131,8 @@ async fn a_backup_of_a_running_fleet_is_a_fleet_of_its_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_retention_took_is_told_and_a_follower_goes_on_with_the_rest() {
-    let retention = ["--set", "retention.entries=6s", "--set", "retention.events=6s"];
+    // Long enough for a command on a busy machine to see what was stored.
+    let retention = ["--set", "retention.entries=20s", "--set", "retention.events=20s"];
     let fleet = Fleet::start(&retention).await;
     fleet.origin.set("/a", Script::feed(Feed::rss().initial(3)));
     fleet.origin.set("/b", Script::feed(Feed::rss().initial(1)));
