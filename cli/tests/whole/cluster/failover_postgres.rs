@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, PgPool};
 use store::Events;
 use tokio::time::Instant;
 
-use super::consumers::{Consumer, told};
+use super::consumers::{Consumer, event_seqs};
 use super::harness::{Kind, Role, Servers, Urls, address};
 use super::load::{Load, Size, now};
 use crate::harness::PATIENCE;
@@ -190,7 +190,7 @@ async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
         role.stop().await;
     }
     load.until_quiet().await;
-    let events = told(&load.cluster).await;
+    let events = event_seqs(&load.cluster).await;
     let epoch = load.cluster.store.events(0, 1).await.unwrap().epoch;
     let followed = consumer.wait_for_all(&epoch, &events).await;
     for role in roles {

@@ -72,8 +72,8 @@ async fn slow_and_dead_targets_delay_nobody_else() {
     assert!(p99 < longest, "median {median}, p99 {p99}");
     assert!(memory < 1_024, "{memory} MiB");
     assert!(at_once.iter().all(|most| *most <= parallel), "{at_once:?}, more than {parallel}");
-    let told = operator(&home, &fleet, &["subscription", "show", "1"]);
-    assert_eq!(told["delivered"], 0);
+    let shown = operator(&home, &fleet, &["subscription", "show", "1"]);
+    assert_eq!(shown["delivered"], 0);
     for number in 0..3 * bad {
         let receiver = [dead, failing, dripping][number / bad];
         assert!(!receiver.log(&format!("/{number}")).is_empty(), "target {number} was tried");

@@ -45,8 +45,8 @@ async fn p44_a_head_is_enough_while_the_validators_are_the_known_ones() {
     let second = bench.poll(&mut job).await;
     assert!(not_modified(&second), "{second:?}");
     let length = bench.requests("/feed", 2).await[0].body_bytes;
-    let Some(Probe::Enough { spent, length: told }) = second.probe else { panic!("{second:?}") };
-    assert!(told == Some(length) && (300..2000).contains(&spent), "{spent} {told:?}");
+    let Some(Probe::Enough { spent, length: shown }) = second.probe else { panic!("{second:?}") };
+    assert!(shown == Some(length) && (300..2000).contains(&spent), "{spent} {shown:?}");
     assert_eq!((second.wire_bytes, second.http_status, second.conditional), (0, Some(200), true));
 
     bench.origin.publish("/feed", 1);
