@@ -121,9 +121,8 @@ pub(crate) async fn p28(case: &Case<'_>) {
         let mut after = case.stage.origin.log();
         after.retain(|request| request.local == local && request.start > end);
         after.sort_by_key(|request| request.start);
-        // The fleet counts from when the response arrives; the origin may have noted its end later.
-        let held = until.saturating_sub(case.stage.noise_at(end));
-        let during: Vec<_> = after.iter().filter(|request| request.start < held).map(|request| &request.path).collect();
+        let during: Vec<_> =
+            after.iter().filter(|request| request.start < until).map(|request| &request.path).collect();
         case.require(&format!("nobody asks during the hold of a {status}"), during.is_empty(), &during);
         case.require_distance(&format!("the release of a {status}"), GAP, &after);
     }
@@ -195,8 +194,7 @@ pub(crate) async fn p45(case: &Case<'_>) {
     let everybody: Vec<_> = log.iter().collect();
     for request in &everybody {
         let at_once = everybody.iter().filter(|other| {
-            let late = case.stage.noise_at(request.start);
-            other.start <= request.start && other.end.is_none_or(|end| end > request.start + late)
+            other.start <= request.start && other.end.is_none_or(|end| end > request.start + Duration::from_millis(5))
         });
         let at_once = at_once.count();
         case.require("at most 4 in flight", at_once <= 4, &at_once);
