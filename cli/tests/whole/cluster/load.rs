@@ -80,6 +80,9 @@ no_validator_factor = 1.0
 [policy.category.d]
 interval = {interval}
 interval_max = {interval}
+# A fetch that a stall of the machine makes time out is repeated soon, and not minutes later.
+[policy.penalty]
+transient_first = {interval}
 [host]
 gap = {gap}
 [scheduler]

@@ -44,6 +44,9 @@ interval_max = "2s"
 [policy.category.d]
 interval = "2s"
 interval_max = "2s"
+# A fetch that a stall of the machine makes time out is repeated soon, and not minutes later.
+[policy.penalty]
+transient_first = "2s"
 [scheduler]
 reconcile_interval = "2s"
 queue_lease = "5s"
@@ -226,7 +229,7 @@ async fn a_fleet_works_with_the_printed_users_and_a_taken_over_worker_can_do_not
     }
     until("entries are stored", async || cluster.entries().await.len() >= 3).await;
     for role in [&mut worker, &mut scheduler] {
-        assert_eq!(role.get("/readyz").await.0, 200);
+        super::readiness::until(role, "/readyz", 200).await;
     }
     for reason in ["missing", "mismatch", "unknown_key", "time"] {
         assert_eq!(refused(&mut scheduler, reason).await, 0, "{reason}");

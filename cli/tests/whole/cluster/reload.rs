@@ -10,9 +10,11 @@ use super::relay::logged;
 use crate::harness::PATIENCE;
 
 fn configuration(interval: &str, name: &str) -> String {
+    // A fetch that a stall of the machine makes time out is repeated soon, and not minutes later.
     format!(
         "[policy]\nmode = \"classes\"\nmin_interval = \"100ms\"\nsalt = 0.0\nhot_minutes = false\nno_validator_factor = 1.0\n\
          [policy.category.d]\ninterval = \"{interval}\"\ninterval_max = \"{interval}\"\n\
+         [policy.penalty]\ntransient_first = \"200ms\"\n\
          [host]\ngap = \"10ms\"\n\
          [fetch]\ntimeout = \"1s\"\nallow_networks = [\"127.0.0.0/8\"]\nallow_ports = [\"1-65535\"]\n\
          [[host_rule]]\nmatch = \"127.0.0.1\"\nuser_agent = \"{name}\"\nreason = \"a test\"\n"
