@@ -18,7 +18,7 @@ use store::sqlite::SqliteStore;
 use crate::week::{Fleet, config};
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// Chi-square with 59 degrees of freedom is beyond this once in a million runs: salt is drawn anew in each.
+/// Chi-square with 59 degrees of freedom is beyond this in one of a million runs: each draws its salt at random.
 const CHI_SQUARE: f64 = 126.054;
 
 /// Returns the number of feeds: few among all tests, 2,000 in `dev/soak`.
