@@ -19,6 +19,7 @@ use common::queue::rabbitmq::{Broker, Prefetch};
 use common::redis::RedisServer;
 use common::report::{FetchReport, Outcome};
 use common::secrets::{Keyring, Login};
+use common::testing::Port;
 use common::time::{Clock, SystemClock};
 use common::url::Version;
 use load_tests::{Feed, Origin, Script, loopback};
@@ -437,14 +438,14 @@ async fn setup_applies_the_same_users_over_administrators_urls() {
     let servers = Servers::own(false);
     let namespace = format!("least-{}", rand::rng().random::<u32>());
     let folder = tempfile::tempdir().unwrap();
-    let management = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let management = Port::reserved();
     let enable = format!(
         "rabbitmqctl eval 'application:load(rabbitmq_management), application:set_env(rabbitmq_management, tcp_config, \
          [{{port, {}}}, {{ip, \"127.0.0.1\"}}]).'\nrabbitmq-plugins enable rabbitmq_management\n",
-        management.port()
+        management.number()
     );
     paste(&mut with_rabbitmqctl(&servers, folder.path()), &enable);
-    let broker = format!("http://guest:guest@{management}");
+    let broker = format!("http://guest:guest@{}", management.address());
 
     let worker = ["--role", "worker"];
     let scheduler = ["--role", "scheduler"];
@@ -483,7 +484,7 @@ async fn setup_applies_the_same_users_over_administrators_urls() {
     let refused = setup_fails(
         &servers,
         &["rabbitmq", "--role", "worker", "--apply"],
-        &format!("http://guest:wrong@{management}"),
+        &format!("http://guest:wrong@{}", management.address()),
     );
     assert!(refused.contains("401") && !refused.contains("wrong"), "{refused}");
     schedulers.close().await;
