@@ -272,7 +272,7 @@ async fn cases_of_the_pubsubhubbub_suite_pass() {
 
     // A lease that is not renewed ends.
     let callback = subscriber.url("/short");
-    let short = [&wish("subscribe", &urls[1], &callback)[..], &[("hub.lease_seconds", "10")]].concat();
+    let short = [&wish("subscribe", &urls[1], &callback)[..], &[("hub.lease_seconds", "30")]].concat();
     assert_eq!(ask(&fleet, &short).await, 202);
     subscriber.notified(&mut fleet, "/short", 1).await;
     fleet
