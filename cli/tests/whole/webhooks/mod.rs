@@ -126,7 +126,7 @@ async fn events_arrive_signed_and_in_order_and_a_failed_request_is_retried_under
     let shown = fleet
         .wait_for("the first delivery to be shown", async |fleet| {
             let shown = operator(&home, fleet, &["subscription", "show", "1"]);
-            (!shown["deliveries"].as_array().unwrap().is_empty()).then_some(shown)
+            shown["deliveries"].as_array().is_some_and(|all| !all.is_empty()).then_some(shown)
         })
         .await;
     assert_eq!(shown["secret"], Value::Null, "shown once");
