@@ -61,7 +61,7 @@ mod tests {
     use clap::Parser;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
-    use tokio::sync::oneshot;
+    use tokio::sync::mpsc;
 
     use super::*;
     use crate::client::ClientArgs;
@@ -76,26 +76,30 @@ mod tests {
     async fn it_rings_for_events_and_not_for_heartbeats() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
-        let (publish, published) = oneshot::channel();
+        let (publish, mut published) = mpsc::unbounded_channel();
         let fleet = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut head = vec![0; 4096];
             let read = stream.read(&mut head).await.unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n: heartbeat\n\n").await.unwrap();
-            published.await.unwrap();
-            stream.write_all(b"id: 8\ndata: {}\n\n").await.unwrap();
+            while let Some(event) = published.recv().await {
+                stream.write_all(event).await.unwrap();
+            }
             // Open until the other side has read it.
             let _ = stream.read(&mut [0]).await;
             String::from_utf8(head[..read].to_vec()).unwrap()
         });
         let client = Client::new(&Command::parse_from(["", "--server", &server]).client).unwrap();
         let (mut bell, query) = (Bell::default(), [("kind", "entry.new".to_owned())]);
-        let early = timeout(Duration::from_millis(200), bell.wait(&client, &query, 7)).await;
-        assert!(early.is_err(), "a heartbeat rang");
-        publish.send(()).unwrap();
-        bell.wait(&client, &query, 7).await;
+        let mut waiting = Box::pin(bell.wait(&client, &query, 7));
+        // It may not even be connected by then: what has begun is waited for further.
+        assert!(timeout(Duration::from_millis(200), waiting.as_mut()).await.is_err(), "a heartbeat rang");
+        publish.send(&b"id: 8\ndata: {}\n\n"[..]).unwrap();
+        waiting.await;
         assert!(bell.stream.is_some(), "the stream goes on");
-        drop(bell);
+        publish.send(b"id: 9\ndata: {}\n\n").unwrap();
+        bell.wait(&client, &query, 8).await;
+        drop((bell, publish));
         let asked = fleet.await.unwrap();
         assert!(asked.starts_with("GET /api/v1/events/stream?kind=entry.new&after=7 "), "{asked}");
     }

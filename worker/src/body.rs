@@ -220,7 +220,7 @@ mod tests {
         result.err()
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn only_a_large_body_takes_a_place_and_keeps_it() {
         let (places, host) = (BodySlots::new(1), host("a"));
         let mut count = 0;
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(places.free.available_permits(), 1);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn without_a_place_a_large_body_ends_at_the_deadline() {
         let (places, host, mut count) = (BodySlots::new(0), host("a"), 0);
         assert_eq!(failed(read(pieces(500), limits(), (&places, &host), &mut count).await), Some(BodyError::NoSlot));
@@ -240,7 +240,7 @@ mod tests {
         assert!(read(pieces(100), limits(), (&places, &host), &mut count).await.is_ok());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_body_may_be_as_large_as_the_limit_and_no_larger() {
         let (places, host, mut count) = (BodySlots::new(1), host("a"), 0);
         let whole = read(pieces(1000), limits(), (&places, &host), &mut count).await.unwrap();
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(count, 0, "an announced length is believed");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_body_that_stops_coming_is_late() {
         let (places, host, mut count) = (BodySlots::new(1), host("a"), 0);
         let stuck = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
@@ -269,7 +269,7 @@ mod tests {
         StreamBody::new(Box::pin(stream::unfold((), piece)))
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn armour_a_large_body_that_drips_gives_its_place_up() {
         let (places, host, mut count) = (BodySlots::new(1), host("a"), 0);
         let patient = WireLimits { deadline: Instant::now() + Duration::from_secs(60), ..limits() };
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(fast, Some(BodyError::TooLarge), "came to the limit");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn armour_a_host_has_one_place_and_waits_outside_of_its_fetch() {
         let (places, a, b, mut count) = (BodySlots::new(4), host("a"), host("b"), 0);
         let first = read(pieces(500), limits(), (&places, &a), &mut count).await.unwrap();

@@ -229,7 +229,7 @@ mod tests {
             assert!(lines.iter().all(|line| width_of(line) <= width), "{width} x {height}:\n{}", lines.join("\n"));
         }
         let text = frame(&look, Canvas { width: 100, height: 30, colour: false }).join("\n");
-        for told in [
+        for expected in [
             "1,612 feeds",
             "806.0 a second, 4.2 wanted",
             "lag at most 500 ms",
@@ -239,7 +239,7 @@ mod tests {
             "3, for 1 min 15 s at most",
             "gone 12",
         ] {
-            assert!(text.contains(told), "{told} is missing in\n{text}");
+            assert!(text.contains(expected), "{expected} is missing in\n{text}");
         }
     }
 

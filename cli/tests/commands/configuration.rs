@@ -28,8 +28,8 @@ fn every_mistake_is_told_at_once_with_its_place_and_the_nearest_name() {
     let ran: Ran =
         command(&["config", "check", "--config", path]).env("FEEDFLEET_FETCH__TIMOUT", "1s").output().unwrap().into();
     assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""));
-    let told = ran.err.replace(path, "FILE");
-    insta::assert_snapshot!(told, @r#"
+    let error = ran.err.replace(path, "FILE");
+    insta::assert_snapshot!(error, @r#"
     error: unknown key policy.slat in FILE; did you mean policy.salt?
     error: worker.concurrency in FILE must be a whole number, such as 256
     error: unknown key FEEDFLEET_FETCH__TIMOUT in the environment; did you mean FEEDFLEET_FETCH__TIMEOUT?
@@ -55,9 +55,9 @@ fn files_for_tls_that_cannot_be_used_are_named_with_their_keys() {
     for role in [&["config", "check"][..], &["worker", "--set", "gate.url=redis://127.0.0.1:1/"]] {
         let ran = run(&[role, &server, &["--set", &ca_file]].concat());
         assert_eq!(ran.code, Some(2));
-        let told = ran.err.replace(path, "FILE");
+        let error = ran.err.replace(path, "FILE");
         insta::allow_duplicates! {
-            insta::assert_snapshot!(told, @"error: queue.ca_file in the command line names FILE, which does not contain a certificate in PEM");
+            insta::assert_snapshot!(error, @"error: queue.ca_file in the command line names FILE, which does not contain a certificate in PEM");
         }
     }
 }

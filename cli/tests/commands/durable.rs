@@ -35,7 +35,7 @@ impl Follower {
         serde_json::from_str::<Value>(&line).unwrap()["seq"].as_i64().unwrap()
     }
 
-    fn told(&mut self) -> String {
+    fn message(&mut self) -> String {
         self.err.next().unwrap().unwrap()
     }
 }
@@ -69,11 +69,11 @@ async fn a_follower_goes_on_where_it_was_when_the_fleet_comes_back() {
     let mut follower = Follower::of(&fleet.server, &[]);
     let first = [follower.seq(), follower.seq()];
     fleet.stop();
-    assert!(follower.told().ends_with("waiting for it"));
+    assert!(follower.message().ends_with("waiting for it"));
     let _fleet = Fleet::start_at(&data, &listen, &[&origin.url("/b")]).await;
     let third = follower.seq();
     assert!(first[0] < first[1] && first[1] < third, "{first:?} {third}");
-    assert_eq!(follower.told(), format!("the fleet answers again; continuing after {}", first[1]));
+    assert_eq!(follower.message(), format!("the fleet answers again; continuing after {}", first[1]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -87,11 +87,11 @@ async fn a_follower_of_another_store_begins_anew() {
     let mut follower = Follower::of(&fleet.server, &[]);
     let first = [follower.seq(), follower.seq()];
     fleet.stop();
-    assert!(follower.told().ends_with("waiting for it"));
+    assert!(follower.message().ends_with("waiting for it"));
     let _fleet = Fleet::start_at(":memory:", &listen, &[&origin.url("/b")]).await;
     assert_eq!(follower.seq(), first[0], "numbers are given out again");
-    assert!(follower.told().starts_with("the fleet answers again"));
-    assert!(follower.told().ends_with("starting from the beginning"));
+    assert!(follower.message().starts_with("the fleet answers again"));
+    assert!(follower.message().ends_with("starting from the beginning"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,7 +131,8 @@ async fn a_backup_of_a_running_fleet_is_a_fleet_of_its_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_retention_took_is_told_and_a_follower_goes_on_with_the_rest() {
-    let retention = ["--set", "retention.entries=6s", "--set", "retention.events=6s"];
+    // Long enough for a command on a busy machine to see what was stored.
+    let retention = ["--set", "retention.entries=20s", "--set", "retention.events=20s"];
     let fleet = Fleet::start(&retention).await;
     fleet.origin.set("/a", Script::feed(Feed::rss().initial(3)));
     fleet.origin.set("/b", Script::feed(Feed::rss().initial(1)));
@@ -140,11 +141,11 @@ async fn what_retention_took_is_told_and_a_follower_goes_on_with_the_rest() {
     fleet.until(&["entries", "--json"], str::is_empty);
     let gone = fleet.run(&["entries", "--after", "1"]);
     assert_eq!((gone.code, gone.out.as_str()), (Some(1), ""));
-    let told = "error: after=1 is older than what is kept; continue after 4\n";
-    assert_eq!(gone.err, told);
+    let error = "error: after=1 is older than what is kept; continue after 4\n";
+    assert_eq!(gone.err, error);
 
     let mut follower = Follower::of(&fleet.server, &["--after", "1"]);
-    assert_eq!(follower.told(), told.trim_end().replace("error", "warning"));
+    assert_eq!(follower.message(), error.trim_end().replace("error", "warning"));
     fleet.done(&["feed", "add", &fleet.origin.url("/b")]);
     assert!(follower.seq() > 4);
     assert_eq!(json_line(&fleet.done(&["stats", "--json"]))["feeds"], 2);

@@ -64,21 +64,22 @@ async fn what_is_added_known_and_refused_is_counted_and_said() {
         "{}",
         ran.err
     );
-    let told: Vec<&str> = ran.err.lines().collect();
-    assert!(told[0].starts_with("refused: line 4: url: 'ftp://a.example/2' has the scheme ftp"), "{told:?}");
-    assert!(told.len() == 2 && told[1].starts_with("refused: line 6: url: "), "{told:?}");
+    let errors: Vec<&str> = ran.err.lines().collect();
+    assert!(errors[0].starts_with("refused: line 4: url: 'ftp://a.example/2' has the scheme ftp"), "{errors:?}");
+    assert!(errors.len() == 2 && errors[1].starts_with("refused: line 6: url: "), "{errors:?}");
     let again = json(&import(&fleet, document.as_bytes(), &["--json"]).out);
     assert_eq!((&again["added"], &again["known"]), (&Value::from(0), &Value::from(2)));
     assert_eq!(again["refused"][0]["line"], 4);
 
     let ran = run_with_input(&["import", "-", "--server", &fleet.server], b"# a list\nhttp://a.example/3\n");
     let paused = "all polling is paused; `feedfleet fleet resume` starts it";
-    let told = format!("1 feed added, 0 known\n{paused}\n");
-    assert_eq!((ran.code, ran.out, ran.err.as_str()), (Some(0), told, ""));
+    let expected = format!("1 feed added, 0 known\n{paused}\n");
+    assert_eq!((ran.code, ran.out, ran.err.as_str()), (Some(0), expected, ""));
 
-    for (content, told) in [(&b"<html><p>no</p></html>"[..], "no <opml> element"), (b"<opml>\n<outline", "line 2")] {
+    for (content, expected) in [(&b"<html><p>no</p></html>"[..], "no <opml> element"), (b"<opml>\n<outline", "line 2")]
+    {
         let ran = import(&fleet, content, &[]);
-        assert!(ran.code == Some(1) && ran.err.contains(told), "{}", ran.err);
+        assert!(ran.code == Some(1) && ran.err.contains(expected), "{}", ran.err);
     }
     assert_eq!(feeds(&fleet).len(), 2);
 }

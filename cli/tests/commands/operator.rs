@@ -74,27 +74,27 @@ async fn of_a_page_its_feed_is_taken_and_that_is_said() {
     fleet.origin.set("/harbour.xml", Script::feed(Feed::rss().title("Harbour news").initial(2)));
     let [home, about, plain, feed] = ["/", "/about", "/plain", "/harbour.xml"].map(|path| fleet.origin.url(path));
     let also = format!("  the page also announces {}\n", fleet.origin.url("/atom.xml"));
-    let told = format!("added 1 {home}\n1 is a page; took {feed}, read: Harbour news, 2 entries\n{also}");
-    assert_eq!(fleet.done(&["feed", "add", &home]), told);
+    let expected = format!("added 1 {home}\n1 is a page; took {feed}, read: Harbour news, 2 entries\n{also}");
+    assert_eq!(fleet.done(&["feed", "add", &home]), expected);
     let shown = json(&fleet.done(&["feed", "show", &feed, "--json"]));
     assert_eq!((&shown["id"], shown["moved_from"].as_str()), (&Value::from(1), Some(home.as_str())));
     assert_eq!((fleet.origin.requests("/").len(), fleet.origin.requests("/harbour.xml").len()), (1, 1));
 
     let known = format!("its feed is {feed}, which is known as feed 1; nothing was added");
-    let told = format!("added 2 {about}\n2 is a page; {known}\n{also}");
-    assert_eq!(fleet.done(&["feed", "add", &about]), told);
+    let expected = format!("added 2 {about}\n2 is a page; {known}\n{also}");
+    assert_eq!(fleet.done(&["feed", "add", &about]), expected);
     let left = json_lines(&fleet.done(&["feed", "list", "--json"]));
     let left: Vec<_> = left.iter().map(|feed| (feed["id"].as_i64(), feed["subscribers"].as_i64())).collect();
     assert_eq!(left, [(Some(1), Some(1))], "no row of the page stays, and none of its readers");
 
     let none = fleet.run(&["feed", "add", &plain]);
     assert_eq!((none.code, none.out), (Some(1), format!("added 3 {plain}\n")));
-    let told: Vec<&str> = none.err.lines().collect();
+    let errors: Vec<&str> = none.err.lines().collect();
     assert!(
-        told[0].starts_with(&format!("error: {plain}: not a feed: ")) && told[0].ends_with("announces none"),
-        "{told:?}"
+        errors[0].starts_with(&format!("error: {plain}: not a feed: ")) && errors[0].ends_with("announces none"),
+        "{errors:?}"
     );
-    assert!(told[1].contains("feedfleet discover") && told[2] == "  it was not added", "{told:?}");
+    assert!(errors[1].contains("feedfleet discover") && errors[2] == "  it was not added", "{errors:?}");
     assert_eq!(fleet.run(&["feed", "show", "3"]).code, Some(1));
     let tried: Vec<String> = fleet.origin.log().iter().map(|record| record.target().to_owned()).collect();
     assert!(tried.contains(&"/feed".to_owned()), "where feeds usually are: {tried:?}");
@@ -241,10 +241,10 @@ fn run_refuses_what_is_no_source_and_what_cannot_be_configured() {
         (&["run", "--config", "/no/such/file"], "/no/such/file"),
         (&["migrate", "--set", "store.url=mysql://a"], "store.url"),
     ];
-    for (arguments, told) in refused {
+    for (arguments, expected) in refused {
         let ran = run(arguments);
         assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{arguments:?}: {}", ran.err);
-        assert!(ran.err.contains(told), "{}", ran.err);
+        assert!(ran.err.contains(expected), "{}", ran.err);
     }
 }
 

@@ -40,10 +40,10 @@ fn people_get_a_table_without_control_characters() {
 fn what_a_feed_says_about_its_end_and_what_had_to_be_mended_is_shown() {
     let feed = b"{\"version\":\"https://jsonfeed.org/version/1.1\",\"title\":\"T\",\"expired\":true,\"next_url\":\"/2\",\"items\":[],}";
     let base = ["--base", "https://harbour.example/feed"];
-    let told: Value =
+    let parsed: Value =
         serde_json::from_str(&run_with_input(&["parse", "-", "--json", base[0], base[1]], feed).out).unwrap();
-    assert_eq!(told["onward"], json!({ "next": "https://harbour.example/2", "expired": true }));
-    assert_eq!((&told["repaired"], &told["truncated"]), (&json!(true), &json!(false)));
+    assert_eq!(parsed["onward"], json!({ "next": "https://harbour.example/2", "expired": true }));
+    assert_eq!((&parsed["repaired"], &parsed["truncated"]), (&json!(true), &json!(false)));
     let shown = run_with_input(&["parse", "-", base[0], base[1]], feed).out;
     for line in ["next page", "https://harbour.example/2", "says it has ended", "repaired"] {
         assert!(shown.contains(line), "{line}: {shown}");
@@ -55,10 +55,10 @@ fn what_a_feed_says_about_itself_is_shown() {
     let feed = b"<rss version='2.0' xmlns:podcast='https://podcastindex.org/namespace/1.0'><channel><title>T</title>\
         <description>Ships &amp; \x1b[31mfog</description><language>en</language><generator>Quay 1</generator><category>sea</category>\
         <podcast:locked>yes</podcast:locked><podcast:funding url='https://give.example/'>Give</podcast:funding></channel></rss>";
-    let told: Value = serde_json::from_str(&run_with_input(&["parse", "-", "--json"], feed).out).unwrap();
-    assert_eq!((&told["description"], &told["categories"]), (&json!("Ships & [31mfog"), &json!(["sea"])));
+    let parsed: Value = serde_json::from_str(&run_with_input(&["parse", "-", "--json"], feed).out).unwrap();
+    assert_eq!((&parsed["description"], &parsed["categories"]), (&json!("Ships & [31mfog"), &json!(["sea"])));
     assert_eq!(
-        told["podcast"],
+        parsed["podcast"],
         json!({"locked": true, "funding": [{"url": "https://give.example/", "title": "Give"}]})
     );
     let shown = run_with_input(&["parse", "-"], feed).out;

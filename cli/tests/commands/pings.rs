@@ -39,12 +39,12 @@ async fn clients_of_every_kind_have_a_feed_polled_and_are_thanked() {
         let program = format!("import sys, xmlrpc.client\nserver = xmlrpc.client.ServerProxy(sys.argv[1])\n{calls}");
         client("python3", &["-c", &program, &format!("{}/RPC2", fleet.server), &url])
     };
-    let told = "{'flerror': False, 'message': 'Thanks for the ping.'}\n";
-    assert_eq!(python("print(server.weblogUpdates.ping('Harbour & caf\u{e9}', sys.argv[2]))"), told);
+    let thanks = "{'flerror': False, 'message': 'Thanks for the ping.'}\n";
+    assert_eq!(python("print(server.weblogUpdates.ping('Harbour & caf\u{e9}', sys.argv[2]))"), thanks);
     polled_again("weblogUpdates.ping");
     let extended =
         "print(server.weblogUpdates.extendedPing('H', 'http://a.example/', 'http://a.example/1', sys.argv[2]))";
-    assert_eq!(python(extended), told);
+    assert_eq!(python(extended), thanks);
     polled_again("weblogUpdates.extendedPing");
     assert_eq!(
         python("print(server.rssCloud.ping(sys.argv[2]), server.rssCloud.ping('http://b.example/'))"),

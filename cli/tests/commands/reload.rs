@@ -131,9 +131,9 @@ async fn tokens_change_without_a_restart_unless_none_are_left() {
 async fn keys_that_need_a_restart_are_listed_and_the_rest_counts() {
     let it = Reloading::start("30days").await;
     it.write(&(configuration("20days", "first") + "[worker]\nconcurrency = 9\n"));
-    let told = it.fleet.done(&["config", "reload"]);
-    assert!(told.starts_with("policy and host rules are version 2 now ("), "{told}");
-    assert!(told.ends_with("\nneeds a restart: worker.concurrency\n"), "{told}");
+    let printed = it.fleet.done(&["config", "reload"]);
+    assert!(printed.starts_with("policy and host rules are version 2 now ("), "{printed}");
+    assert!(printed.ends_with("\nneeds a restart: worker.concurrency\n"), "{printed}");
     assert_eq!(it.in_force()["policy"]["category"]["d"]["interval"], "20days");
     let again = it.fleet.done(&["config", "reload"]);
     assert!(again.starts_with("policy and host rules are the same as before: version 2 ("), "{again}");

@@ -22,21 +22,21 @@ async fn with_feeds(paths: &[&str]) -> Fleet {
 async fn a_dry_run_says_what_would_be_polled_by_host_and_category() {
     let fleet = with_feeds(&["/a", "/b", "/c"]).await;
     fleet.done(&["feed", "pause", "3"]);
-    let told = fleet.done(&["requeue", "--all", "--rate", "120/m", "--dry-run"]);
+    let printed = fleet.done(&["requeue", "--all", "--rate", "120/m", "--dry-run"]);
     let host = fleet.origin.address(0).to_string();
-    let lines: Vec<&str> = told.lines().map(str::trim_end).collect();
+    let lines: Vec<&str> = printed.lines().map(str::trim_end).collect();
     assert_eq!(
         lines[..2],
         ["would poll 2 feeds of 1 host, 2 a second, in 1 s at least", "left out: 1 paused"],
-        "{told}"
+        "{printed}"
     );
-    assert!(lines.contains(&"D         2") && lines.contains(&format!("2      {host}").as_str()), "{told}");
-    let told = json(&fleet.done(&["requeue", "--host", "127.0.0.1", "--category", "d", "--dry-run", "--json"]));
-    assert_eq!((&told["matched"], &told["queued"], &told["dry_run"]), (&3.into(), &0.into(), &true.into()));
+    assert!(lines.contains(&"D         2") && lines.contains(&format!("2      {host}").as_str()), "{printed}");
+    let printed = json(&fleet.done(&["requeue", "--host", "127.0.0.1", "--category", "d", "--dry-run", "--json"]));
+    assert_eq!((&printed["matched"], &printed["queued"], &printed["dry_run"]), (&3.into(), &0.into(), &true.into()));
     fleet.done(&["host", "block", &host, "--for", "2h"]);
-    let told = fleet.done(&["requeue", "--all", "--dry-run"]);
-    let row = told.lines().find(|line| line.contains(&host)).unwrap();
-    assert!(told.contains("ASKED AGAIN") && row.contains("in 1 h 59 min"), "{told}");
+    let printed = fleet.done(&["requeue", "--all", "--dry-run"]);
+    let row = printed.lines().find(|line| line.contains(&host)).unwrap();
+    assert!(printed.contains("ASKED AGAIN") && row.contains("in 1 h 59 min"), "{printed}");
     assert_eq!(fleet.done(&["requeue", "--failure", "dns", "--dry-run"]), "no feed would be polled\n");
     assert_eq!(fleet.done(&["requeue", "list"]), "no requeues\n");
     assert_eq!(fleet.origin.requests("/a").len(), 1);
@@ -94,9 +94,9 @@ async fn what_is_not_said_clearly_is_refused() {
         (&["requeue", "--host", "http://a/"], "host must be a name"),
         (&["requeue", "cancel", "x"], "it must be a whole number"),
     ];
-    for (arguments, told) in refused {
+    for (arguments, expected) in refused {
         let ran = fleet.run(arguments);
         assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{arguments:?}: {}", ran.err);
-        assert!(ran.err.contains(told), "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains(expected), "{arguments:?}: {}", ran.err);
     }
 }

@@ -224,7 +224,7 @@ impl Judge {
 
     /// A worker reads that its host wants to be left alone. While it is stopped it reads nothing: its permit protects the host
     /// for as long as a fetch may take.
-    pub(crate) fn told(&mut self, flight: u64, until: Timestamp) {
+    pub(crate) fn held(&mut self, flight: u64, until: Timestamp) {
         let Some(flown) = self.flights.get(&flight).filter(|flown| !flown.cut) else { return };
         self.hosts.entry(flown.host.clone()).or_default().holds.push(Hold { flight, until, known: false });
     }

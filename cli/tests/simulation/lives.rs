@@ -245,8 +245,8 @@ fn judge_events(world: &World, relays: bool) {
             wrong.push(format!("feed {feed} has {stored} entries of {newest} that were reported"));
         }
     }
-    let mut told = judge.announced.iter();
-    if let Some(missing) = ids.iter().filter(|_| relays).find(|id| !told.any(|other| other == *id)) {
+    let mut announced = judge.announced.iter();
+    if let Some(missing) = ids.iter().filter(|_| relays).find(|id| !announced.any(|other| other == *id)) {
         wrong.push(format!("the exchange was not told of event {missing} in its order"));
     }
     for what in wrong {

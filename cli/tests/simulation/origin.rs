@@ -120,7 +120,7 @@ impl FetchFeed for Fetching {
         let newest = world.origin().newest(job.feed, world.begun(), now);
         life.running().await;
         if let Some(rest) = throttled {
-            world.judge().told(flight, now.after(rest));
+            world.judge().held(flight, now.after(rest));
         }
         // A server says for how long it is to be left alone; until when that is follows from the worker's clock.
         let (outcome, status) = match throttled {

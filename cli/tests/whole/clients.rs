@@ -42,8 +42,8 @@ async fn a_generated_client_in_python_works() {
     let python = installed("cli/tests/whole/clients/openapi-python-client.txt");
     place(&home, "smoke.py");
     let wish = ["-m", "openapi_python_client", "generate", "--path", "openapi.json", "--meta", "none"];
-    let told = run(&home, &python, &[&wish[..], &["--output-path", "client"]].concat());
-    assert!(!told.contains("Could not find") && !told.contains("Unable to parse"), "{told}");
+    let output = run(&home, &python, &[&wish[..], &["--output-path", "client"]].concat());
+    assert!(!output.contains("Could not find") && !output.contains("Unable to parse"), "{output}");
     assert_eq!(run(&home, &python, &["smoke.py", &fleet.api, &feed]), "entries 2\n");
     fleet.stop();
 }

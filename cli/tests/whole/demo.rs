@@ -12,7 +12,7 @@ fn number_before(text: &str, words: &str) -> u64 {
 #[test]
 fn a_demo_polls_brings_entries_breaks_no_rule_and_ends_by_itself() {
     let home = Home::new("");
-    let demo = home.command(&["demo", "--plain", "--for", "8s", "--listen", "127.0.0.1:0"]).output().unwrap();
+    let demo = home.command(&["demo", "--plain", "--for", "15s", "--listen", "127.0.0.1:0"]).output().unwrap();
     let (out, err) = (String::from_utf8(demo.stdout).unwrap(), String::from_utf8(demo.stderr).unwrap());
     assert!(demo.status.success(), "{out}\n{err}");
     assert!(out.starts_with("feedfleet demo: 312 feeds on 66 hosts"), "{out}");

@@ -9,6 +9,7 @@ use common::feed::Feed;
 use common::url::FeedId;
 pub(crate) use load_tests::process::PATIENCE;
 use load_tests::process::Process;
+use load_tests::{Origin, StallWatch};
 use store::sqlite::SqliteStore;
 use store::{Events, Feeds};
 use store::{FeedQuery, StoredEntry};
@@ -19,6 +20,13 @@ pub(crate) const OPEN: &str = "allow_networks = [\"127.0.0.0/8\"]\nallow_ports =
 /// Returns a client without connection reuse: if the server closed an idle connection, the next request would fail.
 pub(crate) fn client() -> reqwest::Client {
     reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap()
+}
+
+/// Starts to watch this process, in which the origin runs, for stalls: because of them, requests are recorded late.
+pub(crate) fn watch_stalls(origin: &Origin) -> StallWatch {
+    let stalls = StallWatch::since(Instant::now() - origin.elapsed());
+    tokio::spawn(stalls.clone().watch_runtime());
+    stalls
 }
 
 /// A folder with a configuration, in which the program can be run repeatedly.
@@ -167,6 +175,11 @@ impl Fleet {
     /// Returns what it wrote to stderr so far.
     pub(crate) fn stderr(&self) -> String {
         self.process.stderr()
+    }
+
+    /// Takes its stalls into account until it ends: because of them, requests are sent late.
+    pub(crate) fn watch(&self, stalls: &StallWatch) {
+        tokio::spawn(stalls.clone().watch_process(self.client.clone(), self.api.clone()));
     }
 
     /// kill -9.

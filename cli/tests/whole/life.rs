@@ -164,10 +164,10 @@ async fn items_that_move_or_are_edited_are_no_new_entries_and_an_update_where_te
     fleet.stop();
 
     let events = home.store().await.events(0, 100).await.unwrap().items;
-    let told = |kind: &str| events.iter().filter(|event| event.kind == kind).collect::<Vec<_>>();
-    assert_eq!((told("entry.new").len(), events.len()), (4, 7), "{events:?}");
+    let of_kind = |kind: &str| events.iter().filter(|event| event.kind == kind).collect::<Vec<_>>();
+    assert_eq!((of_kind("entry.new").len(), events.len()), (4, 7), "{events:?}");
     let updated: Vec<_> =
-        told("entry.updated").iter().map(|event| event.entry.as_ref().unwrap().entry.clone()).collect();
+        of_kind("entry.updated").iter().map(|event| event.entry.as_ref().unwrap().entry.clone()).collect();
     assert_eq!(updated[0].summary.as_deref(), Some("Now with words"));
     assert_eq!((updated[1].id.as_str(), &updated[1].url), ("g", &Some(nginx.url("elsewhere"))));
     assert_eq!(home.entries(None).await.len(), 4);

@@ -18,8 +18,8 @@ use store::sqlite::SqliteStore;
 use crate::week::{Fleet, config};
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// The 99th percentile of chi-square with 59 degrees of freedom: beyond it p is below 0.01.
-const CHI_SQUARE: f64 = 87.166;
+/// Chi-square with 59 degrees of freedom is beyond this in one of a million runs: each draws its salt at random.
+const CHI_SQUARE: f64 = 126.054;
 
 /// Returns the number of feeds: few among all tests, 2,000 in `dev/soak`.
 fn feeds() -> u16 {
@@ -128,7 +128,10 @@ fn mean(counts: impl ExactSizeIterator<Item = u32>) -> f64 {
 async fn over_a_day_no_minute_gets_more_than_its_share_and_no_floor_is_broken() {
     let avoiding = day(true).await;
     let open: Vec<u32> = (0..60).filter(|minute| !is_hot(*minute)).map(|minute| avoiding.polls[minute]).collect();
-    let busiest = f64::from(*open.iter().max().unwrap()) / mean(open.iter().copied());
+    let share = mean(open.iter().copied());
+    let busiest = f64::from(*open.iter().max().unwrap()) / share;
+    // With few feeds, chance alone makes some minute busier: six standard deviations are more than that.
+    let most = 1.5_f64.max(1.0 + 6.0 / share.sqrt());
     let all: u32 = avoiding.due.iter().sum();
     let hot: u32 = (0..60).filter(|minute| is_hot(*minute)).map(|minute| avoiding.due[minute]).sum();
     let hot_share = f64::from(hot) / f64::from(all);
@@ -139,7 +142,7 @@ async fn over_a_day_no_minute_gets_more_than_its_share_and_no_floor_is_broken() 
     println!(
         "{} feeds, a day: {} polls, busiest open minute of the hour {busiest:.2} times the open ones' mean, {hot} of {all} \
          due times in hot minutes ({:.2} %); without the rule: {} due times, chi-square over 60 minutes {chi_square:.1} \
-         (p > 0.01 below {CHI_SQUARE})\nwith the rule: {}without: {}",
+         (p > 0.000001 below {CHI_SQUARE})\nwith the rule: {}without: {}",
         feeds(),
         avoiding.card.requests,
         hot_share * 100.0,
@@ -149,7 +152,7 @@ async fn over_a_day_no_minute_gets_more_than_its_share_and_no_floor_is_broken() 
     );
     assert!(avoiding.card.requests > 8 * usize::from(feeds()), "the day was idle");
     assert!(avoiding.card.is_clean() && anywhere.card.is_clean());
-    assert!(busiest <= 1.5, "{:?}", avoiding.polls);
+    assert!(busiest <= most, "{:?}", avoiding.polls);
     assert!(hot_share <= 0.002, "{:?}", avoiding.due);
     assert!(chi_square < CHI_SQUARE, "{:?}", anywhere.due);
 }

@@ -32,8 +32,14 @@ async fn is_ours(fleet: &Fleet) -> bool {
     by_stats && by_metric
 }
 
-fn told(fleet: &Fleet, what: &str) -> usize {
+/// Returns the number of log lines so far that contain this.
+fn logged(fleet: &Fleet, what: &str) -> usize {
     fleet.stderr().lines().filter(|line| line.contains(what)).count()
+}
+
+/// Waits for a log line that contains this: it may come after what the API shows.
+async fn until_logged(fleet: &mut Fleet, what: &str) {
+    fleet.wait_for(what, async |fleet| (logged(fleet, what) > 0).then_some(())).await;
 }
 
 /// Returns a fleet with one feed per host, each of which was read once.
@@ -64,7 +70,8 @@ async fn when_all_hosts_fail_at_once_no_feed_pays_and_polling_is_a_probe_until_t
         origin.take_down(host).await;
     }
     fleet.wait_for("the fault to be ours", async |fleet| is_ours(fleet).await.then_some(())).await;
-    assert_eq!(told(&fleet, "the fault is ours"), 1);
+    until_logged(&mut fleet, "the fault is ours").await;
+    assert_eq!(logged(&fleet, "the fault is ours"), 1);
     // Some were in flight at that moment; the others are probes.
     let failures = async |fleet: &Fleet| fleet.metric("feedfleet_failures_total{kind=\"connect\"}").await;
     let begun = failures(&fleet).await;
@@ -87,7 +94,12 @@ async fn when_all_hosts_fail_at_once_no_feed_pays_and_polling_is_a_probe_until_t
     }
     let answered = origin.request_count();
     fleet.wait_for("the end of it", async |fleet| (!is_ours(fleet).await).then_some(())).await;
-    assert_eq!((told(&fleet, "hosts answer again"), told(&fleet, "the fault is ours")), (1, 1), "one line a change");
+    until_logged(&mut fleet, "hosts answer again").await;
+    assert_eq!(
+        (logged(&fleet, "hosts answer again"), logged(&fleet, "the fault is ours")),
+        (1, 1),
+        "one line a change"
+    );
     assert!(origin.wait_for_total(answered + 2 * usize::from(HOSTS), PATIENCE).await, "polled as before");
     fleet
         .wait_for("every feed to be well again", async |fleet| {
@@ -137,7 +149,7 @@ async fn a_few_hosts_that_fail_among_others_pay_for_it() {
             (boxed == 4).then_some(())
         })
         .await;
-    assert_eq!(told(&fleet, "the fault is ours"), 0);
+    assert_eq!(logged(&fleet, "the fault is ours"), 0);
     assert!(origin.wait_for_total(origin.request_count() + 20, PATIENCE).await, "the others go on");
     fleet.stop();
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use load_tests::judge::Rules;
-use load_tests::{Feed, Origin, Record, Script, judge, loopback};
+use load_tests::{Feed, Origin, Record, Script, StallWatch, judge, loopback};
 use serde_json::json;
 
-use crate::harness::{Fleet, Home};
+use crate::harness::{Fleet, Home, watch_stalls};
 
 /// The size: a short form among all tests, the long one in `dev/soak`.
 struct Size {
@@ -54,7 +54,7 @@ const LONG: Size = Size {
 
 /// Clients that ping at the same time.
 const CLIENTS: usize = 8;
-/// Gaps are kept between starts, but the origin sees arrivals.
+/// Gaps are kept between starts, but the origin sees arrivals, late by this much besides stalls.
 const NOISE: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(300);
 
@@ -70,6 +70,7 @@ struct Stage {
     _home: Home,
     fleet: Fleet,
     origin: Origin,
+    stalls: StallWatch,
     urls: Vec<String>,
     /// Each feed's index in `urls` by its id.
     places: HashMap<i64, usize>,
@@ -84,6 +85,7 @@ fn path(feed: usize) -> String {
 impl Stage {
     async fn set(size: &Size, spread: Duration) -> Self {
         let origin = Origin::listen(&loopback(size.hosts + 1, 0)).await.unwrap();
+        let stalls = watch_stalls(&origin);
         let urls: Vec<String> = (0..size.feeds + 2)
             .map(|feed| {
                 origin.set(&path(feed), Script::feed(Feed::rss().initial(1)));
@@ -100,7 +102,8 @@ impl Stage {
         ));
         let opml = home.opml(urls.iter().cloned());
         let fleet = home.start(&[&opml]);
-        let mut stage = Stage { _home: home, fleet, origin, urls, places: HashMap::new(), seq: 0 };
+        fleet.watch(&stalls);
+        let mut stage = Stage { _home: home, fleet, origin, stalls, urls, places: HashMap::new(), seq: 0 };
         stage.entries_of(size.feeds + 2).await;
         let feeds = stage.fleet.get("/api/v1/feeds?limit=1000").await;
         for feed in feeds["items"].as_array().unwrap() {
@@ -254,7 +257,7 @@ async fn many_pings(size: &Size, spread: Duration) {
     }
     assert_eq!(fetches(size.feeds) + fetches(size.feeds + 1), 0, "the held host was asked");
     let log: Vec<Record> = stage.origin.log();
-    let card = judge(&log, &Rules { gap: size.gap, slack: NOISE, ..Rules::default() });
+    let card = judge(&log, &Rules { gap: size.gap, slack: NOISE, stalls: stage.stalls.seen(), ..Rules::default() });
     assert!(card.is_clean(), "{card}");
     if size.is_long {
         assert!(burst.len() <= size.feeds, "{} fetches", burst.len());

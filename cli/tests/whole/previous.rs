@@ -70,8 +70,9 @@ async fn polled_again(fleet: &mut Fleet, origin: &Origin) -> Vec<(String, String
         let now = fleet.wait_for("the poll", is_stored).await;
         assert_eq!(now["last_outcome"], "modified", "the same document, but read by another parser: {now:#}");
     }
-    let told = |event: &Value| (event["kind"].as_str().unwrap().to_owned(), event["entry"]["title"].to_string());
-    events(fleet, &last).await.iter().map(told).collect()
+    let kind_and_title =
+        |event: &Value| (event["kind"].as_str().unwrap().to_owned(), event["entry"]["title"].to_string());
+    events(fleet, &last).await.iter().map(kind_and_title).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use common::time::{Clock, SystemClock, Timestamp};
 use load_tests::{Feed, Origin, Record, Script, loopback};
 use serde_json::{Value, json};
 
-use crate::harness::{Fleet, Home};
+use crate::harness::{Fleet, Home, watch_stalls};
 use store::Feeds;
 
 /// The size: a short form among all tests, the long one in `dev/soak`.
@@ -23,7 +23,8 @@ struct Size {
 const SHORT: Size = Size { feeds: 240, hosts: 20, rate: 30.0, gap: Duration::from_millis(300), is_long: false };
 const LONG: Size = Size { feeds: 10_000, hosts: 100, rate: 50.0, gap: Duration::from_secs(1), is_long: true };
 
-/// Gaps are kept between starts, but the origin sees arrivals. Requests without any spacing would arrive together.
+/// Gaps are kept between starts, but the origin sees arrivals, late by this much besides stalls. Requests without any spacing would
+/// arrive together.
 const GAP_NOISE: Duration = Duration::from_millis(220);
 /// A fetch that was in flight when its process was killed may be repeated; none takes longer than this, including its
 /// report, on a busy machine.
@@ -95,7 +96,9 @@ async fn a_requeue_that_is_killed_half_way_polls_each_feed_once_at_its_rate() {
     let origin = Origin::listen(&loopback(size.hosts, 0)).await.unwrap();
     let gap = humantime::format_duration(size.gap);
     let home = Home::new(&format!("[policy]\nimport_spread = \"0s\"\n[host]\ngap = \"{gap}\"\n"));
+    let stalls = watch_stalls(&origin);
     let mut fleet = read_once(&size, &home, &origin).await;
+    fleet.watch(&stalls);
     let (before, began) = (origin.request_count(), now());
     let begun = begin(&fleet, size.rate).await;
     assert_eq!((&begun["queued"], &begun["hosts"]), (&json!(size.feeds), &json!(size.hosts)), "{begun}");
@@ -107,6 +110,7 @@ async fn a_requeue_that_is_killed_half_way_polls_each_feed_once_at_its_rate() {
     fleet.kill();
     let killed = now();
     let mut fleet = home.start(&[]);
+    fleet.watch(&stalls);
     let restarted = now();
     answered(&mut fleet).await;
     let requeue = fleet.get("/api/v1/requeue/1").await;
@@ -130,7 +134,9 @@ async fn a_requeue_that_is_killed_half_way_polls_each_feed_once_at_its_rate() {
         let under_way = first.after(UNDER_WAY) >= killed && first <= killed.after(READ_LATE);
         assert!(records.len() == 1 || (records.len() == 2 && under_way), "{feed}: {records:?}, killed at {killed}");
     }
-    let gaps = by_host.values().flat_map(|records| records.windows(2)).map(|pair| pair[1].wall.since(pair[0].wall));
+    let stalls = stalls.seen();
+    let pairs = by_host.values().flat_map(|records| records.windows(2));
+    let gaps = pairs.map(|pair| pair[1].wall.since(pair[0].wall) + stalls.near(pair[0].start));
     let shortest = gaps.min().unwrap();
     assert!(shortest + GAP_NOISE >= size.gap, "two requests at one host {shortest:?} apart");
 

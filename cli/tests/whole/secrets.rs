@@ -148,7 +148,11 @@ async fn a_key_is_changed_without_losing_a_login_and_a_wrong_one_costs_the_feed_
             (deferred > 0.0).then_some(())
         })
         .await;
-    assert!(fleet.stderr().contains("secrets.old_keys"), "the scheduler says it too");
+    fleet
+        .wait_for("the scheduler to say it too", async |fleet| {
+            fleet.stderr().contains("secrets.old_keys").then_some(())
+        })
+        .await;
     let feed = fleet.get("/api/v1/feeds/1").await;
     assert_eq!((feed["consecutive_failures"].as_u64(), &feed["status"]), (Some(0), &serde_json::json!("active")));
     assert_eq!(origin.request_count(), 1, "nothing was asked");

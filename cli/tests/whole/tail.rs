@@ -1,6 +1,7 @@
 //! `feedfleet tail` with a cursor: whatever is killed, each event is dealt with, in order, and at most the last one twice.
 
-use std::process::{Child, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use load_tests::{Feed, Origin, Pace, Script, loopback};
@@ -13,7 +14,15 @@ const CONFIG: &str = "[policy]\nmode = \"classes\"\nmin_interval = \"1s\"\nhot_m
 fn tail(home: &Home, fleet: &Fleet, command: &str) -> Child {
     let arguments = ["tail", "--after", "0", "--kind", "entry.*", "--cursor", "cursor", "--exec", command];
     let mut tail = home.command(&arguments);
-    tail.env("FEEDFLEET_SERVER", &fleet.api).env("PATH", "/usr/bin:/bin").stdout(Stdio::null()).spawn().unwrap()
+    tail.env("FEEDFLEET_SERVER", &fleet.api).env("PATH", "/usr/bin:/bin");
+    tail.process_group(0).stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// kill -9, with the command that it runs: that one would note its event after the next tail has noted others.
+fn kill(tail: &mut Child) {
+    let group = format!("-{}", tail.id());
+    assert!(Command::new("kill").args(["-KILL", "--", &group]).status().unwrap().success());
+    tail.wait().unwrap();
 }
 
 fn seqs(home: &Home) -> Vec<i64> {
@@ -30,21 +39,19 @@ async fn a_killed_tail_repeats_at_most_the_last_event() {
     let mut fleet = home.start(&[&origin.url("/feed")]);
     let command = "read -r line; case \"$line\" in *\\\"entry\\\"*) echo $FEEDFLEET_EVENT_SEQ >> seen;; esac";
     let kills = 8;
-    for kill in 0..kills {
+    for number in 0..kills {
         let mut running = tail(&home, &fleet, command);
         let before = seqs(&home).len();
         fleet.wait_for("events", async |_| (seqs(&home).len() > before + 3).then_some(())).await;
-        tokio::time::sleep(Duration::from_millis(3 * kill)).await;
-        running.kill().unwrap();
-        running.wait().unwrap();
+        tokio::time::sleep(Duration::from_millis(3 * number)).await;
+        kill(&mut running);
     }
     let mut failing = tail(&home, &fleet, "false");
     assert_eq!(failing.wait().unwrap().code(), Some(1));
     let mut running = tail(&home, &fleet, command);
     let before = seqs(&home).len();
     fleet.wait_for("events", async |_| (seqs(&home).len() > before + 3).then_some(())).await;
-    running.kill().unwrap();
-    running.wait().unwrap();
+    kill(&mut running);
 
     let seen = seqs(&home);
     let repeated = seen.windows(2).filter(|pair| pair[0] == pair[1]).count();

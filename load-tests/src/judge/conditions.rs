@@ -276,8 +276,8 @@ mod tests {
     #[test]
     fn a_head_is_a_poll_when_it_told_that_nothing_is_new_and_else_the_get_may_follow() {
         let fresh = &["ETag: \"b\"", "Last-Modified: today"];
-        let judged = |told: &[&str], status: u16, second: u64| {
-            let mut log = log(&[(0, &[], 200, FEED), (60, BOTH, status, told), (second, BOTH, 200, fresh)]);
+        let judged = |headers: &[&str], status: u16, second: u64| {
+            let mut log = log(&[(0, &[], 200, FEED), (60, BOTH, status, headers), (second, BOTH, 200, fresh)]);
             log[1] = log[1].clone().asked_with("HEAD");
             faults_of(&log, &Rules { floor: Duration::from_secs(10), ..Rules::default() })
         };

@@ -10,6 +10,8 @@ const NEAR: Duration = Duration::from_secs(1);
 const BEFORE: Duration = Duration::from_secs(6);
 /// Shorter stalls are within [`super::Rules::slack`].
 const SHORTEST: Duration = Duration::from_millis(20);
+/// How long to wait between two health checks of a watched process.
+const BETWEEN_CHECKS: Duration = Duration::from_millis(100);
 
 /// A stall, as time since the origin's start.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +74,19 @@ impl StallWatch {
             let begun = Instant::now();
             tokio::time::sleep(SHORTEST).await;
             self.note(begun, begun.elapsed().saturating_sub(SHORTEST));
+        }
+    }
+
+    /// Watches the process at this address by the response time of its health check, until it is gone.
+    pub async fn watch_process(self, client: reqwest::Client, address: String) {
+        let alive = format!("{address}/healthz");
+        loop {
+            let begun = Instant::now();
+            if client.get(&alive).send().await.is_err() {
+                return;
+            }
+            self.note(begun, begun.elapsed());
+            tokio::time::sleep(BETWEEN_CHECKS).await;
         }
     }
 

@@ -106,7 +106,7 @@ mod tests {
         report(host, Outcome::Failed { failure: FailureKind::Timeout, detail: String::new() })
     }
 
-    fn told(worst: &WorstHosts, now: Timestamp) -> Vec<(String, u32)> {
+    fn shown(worst: &WorstHosts, now: Timestamp) -> Vec<(String, u32)> {
         worst.list(2, now).into_iter().map(|(host, tally)| (host.to_string(), tally.total())).collect()
     }
 
@@ -120,13 +120,13 @@ mod tests {
         worst.observe(&failed("c.example:443"), now);
         worst.observe(&report("d.example:443", Outcome::Gone), now);
         let both = vec![("b.example:443".to_owned(), 2), ("a.example:443".to_owned(), 1)];
-        assert_eq!(told(&worst, now), both);
+        assert_eq!(shown(&worst, now), both);
         let later = now.after(PERIOD);
         worst.observe(&failed("a.example:443"), later);
         let both = vec![("a.example:443".to_owned(), 2), ("b.example:443".to_owned(), 2)];
-        assert_eq!(told(&worst, later), both);
-        assert_eq!(told(&worst, later.after(PERIOD)), [("a.example:443".to_owned(), 1)]);
-        assert_eq!(told(&worst, later.after(3 * PERIOD)), []);
+        assert_eq!(shown(&worst, later), both);
+        assert_eq!(shown(&worst, later.after(PERIOD)), [("a.example:443".to_owned(), 1)]);
+        assert_eq!(shown(&worst, later.after(3 * PERIOD)), []);
     }
 
     #[test]

@@ -32,8 +32,8 @@ async fn a_page_and_its_actor_are_one_feed() {
     let merged = fleet.feed(page).await;
     assert_eq!((merged.status, merged.merged_into), (Status::Merged, Some(actor)));
     assert_eq!(fleet.feed(actor).await.audience.subscribers, 2);
-    let told = fleet.ops.store.events(0, 100).await.unwrap().items;
-    assert!(told.iter().all(|event| event.kind != "entry.new"), "the actor's own polls bring it");
+    let events = fleet.ops.store.events(0, 100).await.unwrap().items;
+    assert!(events.iter().all(|event| event.kind != "entry.new"), "the actor's own polls bring it");
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn many_who_ask_cost_one_question_a_second() {
         let (recent, asked) = (Recent::default(), AtomicUsize::new(0));
         let ask = async || {

@@ -464,10 +464,10 @@ fn the_json_form_is_the_one_that_the_contract_shows() {
         "entries": [{ "id": "1", "title": null, "link": null, "published": null, "updated": "2026-11-02T08:30:00.500Z",
             "display_title": "1" }],
     });
-    let mut told = to_json(&read(document.as_bytes()));
+    let mut found = to_json(&read(document.as_bytes()));
     let announced: Vec<String> =
-        told.as_object().unwrap().keys().filter(|key| expected.get(key).is_none()).cloned().collect();
-    announced.iter().for_each(|key| drop(told.as_object_mut().unwrap().remove(key)));
-    assert_eq!(told, expected);
+        found.as_object().unwrap().keys().filter(|key| expected.get(key).is_none()).cloned().collect();
+    announced.iter().for_each(|key| drop(found.as_object_mut().unwrap().remove(key)));
+    assert_eq!(found, expected);
     assert_eq!(announced, ["cloud", "hints", "hub", "language", "onward", "repaired", "self_link", "truncated"]);
 }

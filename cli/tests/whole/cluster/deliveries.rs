@@ -2,7 +2,6 @@
 //! arrives twice has the same id.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,6 +9,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
+use common::testing::Port;
 use common::url::FeedId;
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -49,29 +49,36 @@ type Processed = Arc<Mutex<HashMap<String, Vec<(String, Vec<i64>)>>>>;
 
 /// A receiver that is killed with all its connections, and restarted at the same address.
 struct Receiver {
-    address: SocketAddr,
+    port: Port,
     processed: Processed,
     runtime: Option<Runtime>,
 }
 
 impl Receiver {
     fn start() -> Self {
-        let address = "127.0.0.1:0".parse().unwrap();
-        let mut receiver = Receiver { address, processed: Arc::default(), runtime: None };
+        let mut receiver = Receiver { port: Port::reserved(), processed: Arc::default(), runtime: None };
         receiver.restart();
         receiver
     }
 
     fn restart(&mut self) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (address, processed) = (self.address, Arc::clone(&self.processed));
+        let (address, processed) = (self.port.address(), Arc::clone(&self.processed));
         let (sender, bound) = std::sync::mpsc::channel();
         runtime.spawn(async move {
-            let listener = tokio::net::TcpListener::bind(address).await.unwrap();
-            sender.send(listener.local_addr().unwrap()).unwrap();
+            let deadline = Instant::now() + PATIENCE;
+            let listener = loop {
+                match tokio::net::TcpListener::bind(&address).await {
+                    Ok(listener) => break listener,
+                    // The runtime that was killed may not have closed its listener yet.
+                    Err(error) => assert!(Instant::now() < deadline, "cannot listen on {address}: {error}"),
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            };
+            sender.send(()).unwrap();
             axum::serve(listener, Router::new().fallback(receive).with_state(processed)).await
         });
-        self.address = bound.recv().unwrap();
+        bound.recv().unwrap();
         self.runtime = Some(runtime);
     }
 
@@ -109,7 +116,7 @@ async fn subscribe(api: &str, receiver: &Receiver, number: u32, all: u32) -> (St
         filter["part"] = json!(format!("{number}/{of}"));
     }
     let wish = json!({
-        "kind": "webhook", "target": format!("http://{}{path}", receiver.address), "filter": filter, "batch": 20, "after": 0,
+        "kind": "webhook", "target": format!("http://{}{path}", receiver.port.address()), "filter": filter, "batch": 20, "after": 0,
     });
     let request = reqwest::Client::new().post(format!("{api}/api/v1/subscriptions"));
     let answer = request.header("content-type", "application/json").body(wish.to_string()).send().await.unwrap();

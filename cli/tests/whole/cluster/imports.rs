@@ -49,8 +49,8 @@ async fn an_import_is_spread_and_its_export_imports_to_the_same_set() {
         writeln!(list, "http://host{}.example/{number}?a=1&b=\u{e9}", number % 30).unwrap();
     }
     let began = SystemClock.now().millis();
-    let told = operate(&mut first, &["import", &path("list")]);
-    assert!(told.starts_with(&format!("{FEEDS} feeds added, 0 known\n")), "{told}");
+    let printed = operate(&mut first, &["import", &path("list")]);
+    assert!(printed.starts_with(&format!("{FEEDS} feeds added, 0 known\n")), "{printed}");
     let ended = SystemClock.now().millis();
     operate(&mut first, &["feed", "set", "7", "--subscribers", "40", "--active-subscribers", "4", "--private"]);
     let feeds = known(&one).await;
@@ -62,15 +62,15 @@ async fn an_import_is_spread_and_its_export_imports_to_the_same_set() {
     // Exported from the other scheduler, which shares only the store with the first.
     operate(&mut second, &["export", &path("first.opml")]);
     let (other, mut third, mut fourth) = paused(&servers).await;
-    let told = operate(&mut third, &["import", &path("first.opml")]);
-    assert!(told.starts_with(&format!("{FEEDS} feeds added, 0 known\n")), "{told}");
+    let printed = operate(&mut third, &["import", &path("first.opml")]);
+    assert!(printed.starts_with(&format!("{FEEDS} feeds added, 0 known\n")), "{printed}");
     let again = known(&other).await;
     assert_eq!(again.len(), feeds.len());
     for (feed, again) in feeds.iter().zip(&again) {
         assert_eq!((&feed.url, feed.audience, feed.private), (&again.url, again.audience, again.private));
     }
-    let told = operate(&mut fourth, &["import", &path("first.opml")]);
-    assert_eq!(told, format!("0 feeds added, {FEEDS} known\n"));
+    let printed = operate(&mut fourth, &["import", &path("first.opml")]);
+    assert_eq!(printed, format!("0 feeds added, {FEEDS} known\n"));
     for role in [first, second, third, fourth] {
         role.stop().await;
     }

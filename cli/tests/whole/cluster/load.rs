@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use common::feed::Feed;
 use common::time::{Clock, SystemClock, Timestamp};
-use load_tests::{Fault, Format, Origin, Pace, Record, Rules, Script, judge, loopback};
+use load_tests::{Fault, Format, Origin, Pace, Record, Rules, Script, StallWatch, Stalls, judge, loopback};
 
 use store::Events;
 
 use super::harness::{Cluster, Servers, Urls};
-use crate::harness::PATIENCE;
+use crate::harness::{PATIENCE, watch_stalls};
 
 /// The size: a short form among all tests, the long one in `dev/soak`.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +80,9 @@ no_validator_factor = 1.0
 [policy.category.d]
 interval = {interval}
 interval_max = {interval}
+# A fetch that a stall of the machine makes time out is repeated soon, and not minutes later.
+[policy.penalty]
+transient_first = {interval}
 [host]
 gap = {gap}
 [scheduler]
@@ -110,6 +113,8 @@ pub(crate) struct Load {
     pub(crate) size: Size,
     pub(crate) origin: Origin,
     pub(crate) cluster: Cluster,
+    /// Of this process, in which the origin runs.
+    stalls: StallWatch,
 }
 
 impl Load {
@@ -119,14 +124,14 @@ impl Load {
         let (origin, feeds) = Self::feeds(size).await;
         let cluster = Cluster::new(servers, urls, &size.config(policy)).await;
         cluster.add(&feeds, size.interval).await;
-        Load { size, origin, cluster }
+        Load { size, stalls: watch_stalls(&origin), origin, cluster }
     }
 
     /// The same for a fleet that an older program begins: without feeds, whose URLs it returns too. The store is to be opened later.
     pub(crate) async fn without_feeds(size: Size, servers: &Servers, urls: Urls, policy: &str) -> (Self, Vec<String>) {
         let (origin, feeds) = Self::feeds(size).await;
         let cluster = Cluster::of_an_older_program(servers, urls, &size.config(policy)).await;
-        (Load { size, origin, cluster }, feeds)
+        (Load { size, stalls: watch_stalls(&origin), origin, cluster }, feeds)
     }
 
     async fn feeds(size: Size) -> (Origin, Vec<String>) {
@@ -181,7 +186,7 @@ impl Load {
         let mut last = 0;
         while last != self.cluster.store.latest_seq().await.unwrap() {
             last = self.cluster.store.latest_seq().await.unwrap();
-            tokio::time::sleep(Duration::from_secs(2)).await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
         }
     }
 
@@ -231,12 +236,15 @@ impl Load {
 
     /// Judges the politeness of the requests from `from` on, given kills at `kills`.
     pub(crate) fn manners(&self, log: &[Record], kills: &[Timestamp]) -> Manners {
+        let stalls = self.stalls.seen();
+        let crowded = crowded(log, self.size.gap, &stalls);
         let rules = Rules {
             floor: self.size.interval,
             gap: self.size.gap,
             slack: NOISE,
             kills: kills.to_vec(),
             commit_window: Duration::from_secs(2),
+            stalls,
             ..Rules::default()
         };
         let card = judge(log, &rules);
@@ -246,9 +254,15 @@ impl Load {
             early: of(Fault::EarlyPoll),
             unconditional: of(Fault::UnconditionalRepeat),
             at_once: of(Fault::PathOverlap),
-            crowded: crowded(log, self.size.gap),
+            crowded,
             first: card.violations.first().map(|violation| format!("{violation:?}")),
         }
+    }
+
+    /// Returns whether a fetch was cut off long before its timeout. One that ends by its timeout, because the origin stalls, was not.
+    pub(crate) fn is_aborted(&self, record: &Record) -> bool {
+        let lasted = record.end.unwrap_or(record.start).saturating_sub(record.start);
+        record.cut.is_some() && lasted + self.stalls.seen().near(record.start) < self.size.fetch_timeout() / 2
     }
 
     /// Returns the longest time from one request of a feed to the next, or to `until`. Prints the longest three.
@@ -292,7 +306,8 @@ impl Load {
 /// Requests are spaced when they start, but the origin sees arrivals, late by this much on a loaded machine. A third of
 /// the shortest interval: a real violation would arrive without any distance.
 const NOISE: Duration = Duration::from_secs(2);
-/// The number of starts at one host that are checked together: noise moves single arrivals, not five in a row.
+/// The number of starts at one host that are checked together: noise moves single arrivals, not five in a row. A stall of the origin
+/// makes those that wait for it arrive together; it is accounted for.
 const TOGETHER: usize = 5;
 const CROWD_NOISE: Duration = Duration::from_millis(120);
 
@@ -317,7 +332,7 @@ impl Manners {
 }
 
 /// Counts sequences of five starts at one host in less time than four gaps.
-fn crowded(log: &[Record], gap: Duration) -> usize {
+fn crowded(log: &[Record], gap: Duration, stalls: &Stalls) -> usize {
     let mut hosts: BTreeMap<_, Vec<Duration>> = BTreeMap::new();
     for record in log {
         hosts.entry(record.local).or_default().push(record.start);
@@ -326,7 +341,8 @@ fn crowded(log: &[Record], gap: Duration) -> usize {
     let mut crowded = 0;
     for starts in hosts.values_mut() {
         starts.sort();
-        crowded += starts.windows(TOGETHER).filter(|row| row[TOGETHER - 1] - row[0] < at_least).count();
+        let within = |row: &&[Duration]| row[TOGETHER - 1] - row[0];
+        crowded += starts.windows(TOGETHER).filter(|row| within(row) + stalls.near(row[0]) < at_least).count();
     }
     crowded
 }

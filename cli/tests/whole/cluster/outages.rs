@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::harness::{Kind, Role, Servers, Urls, address, through};
 use super::load::{Load, Size, now};
+use super::readiness::until;
 
 const SHORT: Size = Size {
     feeds: 300,
@@ -76,8 +77,13 @@ async fn servers_that_stop_or_freeze_cost_time_and_nothing_else() {
             let (status, _) = role.get("/healthz").await;
             assert_eq!(status, 200, "{:?} while {name} is away", role.kind);
             let concerned = role.kind == Kind::Scheduler || name != "postgres";
-            let (status, why) = role.get("/readyz").await;
-            assert_eq!(status, if concerned { 503 } else { 200 }, "{:?} while {name} is away: {why}", role.kind);
+            // A frozen server is noticed by a timeout.
+            if concerned {
+                until(role, "/readyz", 503).await;
+            } else {
+                let (status, why) = role.get("/readyz").await;
+                assert_eq!(status, 200, "{:?} while {name} is away: {why}", role.kind);
+            }
         }
         if frozen {
             servers.signal(name, "CONT");
@@ -107,13 +113,14 @@ async fn servers_that_stop_or_freeze_cost_time_and_nothing_else() {
     tokio::time::sleep(size.worst_gap()).await;
     load.until_known(&truth).await;
     let log = load.origin.log();
+    let end = now();
     for role in roles {
         role.stop().await;
     }
     let (lost, doubled) = load.lost_and_doubled(&truth).await;
     assert_eq!((lost.len(), doubled), (0, 0), "{lost:?}");
     let last: Vec<Record> = log.iter().filter(|record| record.wall >= settled).cloned().collect();
-    assert!(load.longest_silence(&last, now()) <= size.longest_gap());
+    assert!(load.longest_silence(&last, end) <= size.longest_gap());
     let manners = load.manners(&log, &troubled);
     println!("{manners:?}");
     manners.assert_clean();

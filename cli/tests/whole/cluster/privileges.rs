@@ -19,6 +19,7 @@ use common::queue::rabbitmq::{Broker, Prefetch};
 use common::redis::RedisServer;
 use common::report::{FetchReport, Outcome};
 use common::secrets::{Keyring, Login};
+use common::testing::Port;
 use common::time::{Clock, SystemClock};
 use common::url::Version;
 use load_tests::{Feed, Origin, Script, loopback};
@@ -44,6 +45,9 @@ interval_max = "2s"
 [policy.category.d]
 interval = "2s"
 interval_max = "2s"
+# A fetch that a stall of the machine makes time out is repeated soon, and not minutes later.
+[policy.penalty]
+transient_first = "2s"
 [scheduler]
 reconcile_interval = "2s"
 queue_lease = "5s"
@@ -226,7 +230,7 @@ async fn a_fleet_works_with_the_printed_users_and_a_taken_over_worker_can_do_not
     }
     until("entries are stored", async || cluster.entries().await.len() >= 3).await;
     for role in [&mut worker, &mut scheduler] {
-        assert_eq!(role.get("/readyz").await.0, 200);
+        super::readiness::until(role, "/readyz", 200).await;
     }
     for reason in ["missing", "mismatch", "unknown_key", "time"] {
         assert_eq!(refused(&mut scheduler, reason).await, 0, "{reason}");
@@ -434,14 +438,14 @@ async fn setup_applies_the_same_users_over_administrators_urls() {
     let servers = Servers::own(false);
     let namespace = format!("least-{}", rand::rng().random::<u32>());
     let folder = tempfile::tempdir().unwrap();
-    let management = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let management = Port::reserved();
     let enable = format!(
         "rabbitmqctl eval 'application:load(rabbitmq_management), application:set_env(rabbitmq_management, tcp_config, \
          [{{port, {}}}, {{ip, \"127.0.0.1\"}}]).'\nrabbitmq-plugins enable rabbitmq_management\n",
-        management.port()
+        management.number()
     );
     paste(&mut with_rabbitmqctl(&servers, folder.path()), &enable);
-    let broker = format!("http://guest:guest@{management}");
+    let broker = format!("http://guest:guest@{}", management.address());
 
     let worker = ["--role", "worker"];
     let scheduler = ["--role", "scheduler"];
@@ -480,7 +484,7 @@ async fn setup_applies_the_same_users_over_administrators_urls() {
     let refused = setup_fails(
         &servers,
         &["rabbitmq", "--role", "worker", "--apply"],
-        &format!("http://guest:wrong@{management}"),
+        &format!("http://guest:wrong@{}", management.address()),
     );
     assert!(refused.contains("401") && !refused.contains("wrong"), "{refused}");
     schedulers.close().await;

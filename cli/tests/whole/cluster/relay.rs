@@ -34,7 +34,7 @@ fn refusing(what: &str, servers: &Servers, cluster: &Cluster) {
 }
 
 /// Waits until the log has `times` lines that contain this.
-async fn logged(role: &Role, what: &str, times: usize) {
+pub(super) async fn logged(role: &Role, what: &str, times: usize) {
     let deadline = Instant::now() + PATIENCE;
     while role.stderr().matches(what).count() < times {
         assert!(Instant::now() < deadline, "not {times} times '{what}':\n{}", role.stderr());

@@ -6,12 +6,15 @@ use load_tests::{Feed, Origin, Script};
 use serde_json::Value;
 
 use super::harness::{Cluster, Kind, Role, Servers, Urls};
+use super::relay::logged;
 use crate::harness::PATIENCE;
 
 fn configuration(interval: &str, name: &str) -> String {
+    // A fetch that a stall of the machine makes time out is repeated soon, and not minutes later.
     format!(
         "[policy]\nmode = \"classes\"\nmin_interval = \"100ms\"\nsalt = 0.0\nhot_minutes = false\nno_validator_factor = 1.0\n\
          [policy.category.d]\ninterval = \"{interval}\"\ninterval_max = \"{interval}\"\n\
+         [policy.penalty]\ntransient_first = \"200ms\"\n\
          [host]\ngap = \"10ms\"\n\
          [fetch]\ntimeout = \"1s\"\nallow_networks = [\"127.0.0.0/8\"]\nallow_ports = [\"1-65535\"]\n\
          [[host_rule]]\nmatch = \"127.0.0.1\"\nuser_agent = \"{name}\"\nreason = \"a test\"\n"
@@ -75,7 +78,7 @@ async fn every_role_follows_a_hangup_of_one_scheduler_and_an_old_file_does_not_c
     let one = until_version(&mut first, 2).await;
     let began = Instant::now();
     let other = until_version(&mut second, 2).await;
-    assert!(began.elapsed() < Duration::from_secs(10), "within seconds: {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(30), "within seconds: {:?}", began.elapsed());
     assert_eq!((&one["policy"], &one["host_rule"]), (&other["policy"], &other["host_rule"]));
     assert_eq!(other["policy"]["category"]["d"]["interval"], "200ms");
     assert_eq!(hash(&first.get("/metrics").await.1), hash(&second.get("/metrics").await.1));
@@ -86,7 +89,7 @@ async fn every_role_follows_a_hangup_of_one_scheduler_and_an_old_file_does_not_c
     let mut third = cluster.start(Kind::Scheduler);
     let follows = until_version(&mut third, 2).await;
     assert_ne!(follows["own_hash"], follows["hash"]);
-    assert!(third.stderr().contains("the fleet has replaced the policy"), "{}", third.stderr());
+    logged(&third, "the fleet has replaced the policy", 1).await;
     third.signal("HUP");
     assert_eq!(until_version(&mut second, 3).await["policy"]["category"]["d"]["interval"], "300ms");
     polled_as("first").await;

@@ -44,7 +44,7 @@ async fn rolling_restarts_abort_no_fetch_and_repeat_none() {
     for role in roles {
         role.stop().await;
     }
-    let aborted = log.iter().filter(|record| record.cut.is_some()).count();
+    let aborted = log.iter().filter(|record| load.is_aborted(record)).count();
     let (lost, doubled) = load.lost_and_doubled(&truth).await;
     let silence = load.longest_silence(&log, until);
     let manners = load.manners(&log, &[]);

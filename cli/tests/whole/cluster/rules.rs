@@ -17,6 +17,9 @@ no_validator_factor = 1.0
 [policy.category.d]
 interval = "300ms"
 interval_max = "300ms"
+# A fetch that a stall of the machine makes time out is repeated soon, and not minutes later.
+[policy.penalty]
+transient_first = "300ms"
 [host]
 gap = "10ms"
 [fetch]

@@ -12,7 +12,7 @@ use load_tests::signed::Keys;
 use load_tests::{Names, Origin, Record, Rules, ScoreCard, Script, StallWatch, judge, loopback};
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, client};
+use crate::harness::{PATIENCE, client, watch_stalls};
 
 /// The scripted internet of a run, and the address of the fleet's API.
 pub(crate) struct Stage {
@@ -59,27 +59,13 @@ pub(crate) struct Polled {
 /// The difference allowed between the start of a poll and its arrival at the origin, in addition to process stalls.
 const NOISE: Duration = Duration::from_millis(300);
 
-/// Watches a process of the fleet for stalls, by the response time of its health check, until it is gone.
-async fn watch_process(stalls: StallWatch, client: reqwest::Client, address: String) {
-    let alive = format!("{address}/healthz");
-    loop {
-        let begun = Instant::now();
-        if client.get(&alive).send().await.is_err() {
-            return;
-        }
-        stalls.note(begun, begun.elapsed());
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
 impl Stage {
     /// Opens a stage with `hosts` hosts, each with its own loopback address.
     pub(crate) async fn open(hosts: u16) -> Self {
         let origin = Origin::listen(&loopback(hosts, 0)).await.unwrap();
         let names = Names::default();
         let name_server = names.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let stalls = StallWatch::since(Instant::now() - origin.elapsed());
-        tokio::spawn(stalls.clone().watch_runtime());
+        let stalls = watch_stalls(&origin);
         let folder = tempfile::tempdir().unwrap();
         Stage {
             stalls,
@@ -111,7 +97,7 @@ impl Stage {
 
     /// Takes the stalls of a process of the fleet into account until it ends.
     pub(crate) fn watch(&self, address: &str) {
-        tokio::spawn(watch_process(self.stalls.clone(), self.client.clone(), address.to_owned()));
+        tokio::spawn(self.stalls.clone().watch_process(self.client.clone(), address.to_owned()));
     }
 
     /// Waits until the fleet is ready. Its stalls count from its start on, because it polls what is overdue at once.

@@ -89,7 +89,7 @@ async fn a_wrong_certificate_is_accepted_by_nobody_and_each_kind_has_its_own_nam
         let named = log.lines().any(|line| {
             line.contains(&format!("TLS: {class}")) && ids.iter().any(|id| line.contains(&format!("feed={id} ")))
         });
-        case.require(&format!("{class}: is told by this name"), named, &log);
+        case.require(&format!("{class}: is logged by this name"), named, &log);
         case.require(&format!("{class}: was tried"), front.connections() >= 6, &front.connections());
         case.expect(&format!("{class}: accepted"), 0, front.accepted());
         case.expect(&format!("{class}: tried without TLS"), 0, front.plain());

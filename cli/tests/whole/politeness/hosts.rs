@@ -110,8 +110,8 @@ pub(crate) async fn p28(case: &Case<'_>) {
         let busy = feed.clone().then(Script::status(status).header("Retry-After", "4")).then(feed.clone());
         let throttled = case.feed_at(host, busy).await;
         let others = feeds_at(case, host, 4, &feed).await;
-        let told = case.requests(&throttled.path, 2).await;
-        let Some(end) = told.get(1).and_then(|answer| answer.end) else { continue };
+        let answers = case.requests(&throttled.path, 2).await;
+        let Some(end) = answers.get(1).and_then(|answer| answer.end) else { continue };
         let until = end + Duration::from_secs(4);
         for other in others.iter().chain([&throttled]) {
             let before = case.stage.origin.requests(&other.path).iter().filter(|request| request.start < until).count();
@@ -202,8 +202,8 @@ pub(crate) async fn p45(case: &Case<'_>) {
         let allowed = 4.0 + (request.start - begun).as_secs_f64();
         case.require("a burst of 4, then one a second", started as f64 <= allowed, &(started, allowed));
     }
-    let told = fleet.stderr().contains("FEEDFLEET_FETCH__USER_AGENT_URL=");
-    case.require("a missing info URL is told", told, &fleet.stderr());
+    let logged = fleet.stderr().contains("FEEDFLEET_FETCH__USER_AGENT_URL=");
+    case.require("a missing info URL is logged", logged, &fleet.stderr());
     let agent = log.first().and_then(|request| request.header("user-agent"));
     let expected = format!("feedfleet/{} (1 subscriber)", env!("CARGO_PKG_VERSION"));
     case.expect("User-Agent without an info URL", Some(expected), agent);

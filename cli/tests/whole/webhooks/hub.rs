@@ -272,7 +272,7 @@ async fn cases_of_the_pubsubhubbub_suite_pass() {
 
     // A lease that is not renewed ends.
     let callback = subscriber.url("/short");
-    let short = [&wish("subscribe", &urls[1], &callback)[..], &[("hub.lease_seconds", "10")]].concat();
+    let short = [&wish("subscribe", &urls[1], &callback)[..], &[("hub.lease_seconds", "30")]].concat();
     assert_eq!(ask(&fleet, &short).await, 202);
     subscriber.notified(&mut fleet, "/short", 1).await;
     fleet
@@ -313,7 +313,7 @@ impl Flask {
     }
 
     /// Waits until it has printed this number of lines that begin so.
-    async fn told(&self, fleet: &mut Fleet, beginning: &str, count: usize) -> Vec<String> {
+    async fn printed(&self, fleet: &mut Fleet, beginning: &str, count: usize) -> Vec<String> {
         fleet
             .wait_for("Flask-WebSub", async |_| {
                 let lines = self.lines.lock().unwrap();
@@ -339,19 +339,19 @@ async fn a_subscriber_written_by_others_subscribes_receives_renews_and_leaves() 
     let port = Port::reserved();
     let mut flask = Flask::start(&home, &port, &format!("{}/hub", fleet.api), &urls[0]);
     flask.order("subscribe");
-    flask.told(&mut fleet, "subscribe ", 1).await;
-    let got = flask.told(&mut fleet, "got ", 2).await;
+    flask.printed(&mut fleet, "subscribe ", 1).await;
+    let got = flask.printed(&mut fleet, "got ", 2).await;
     assert!(got.iter().all(|line| line.ends_with(&urls[0]) && !line.starts_with("got 0")), "{got:?}");
     let lease = |all: &[Value]| all[0]["lease_until"].as_str().unwrap().to_owned();
     let before = lease(&settled(&home, &mut fleet).await);
     flask.order("renew");
-    flask.told(&mut fleet, "subscribe ", 2).await;
+    flask.printed(&mut fleet, "subscribe ", 2).await;
     let all = settled(&home, &mut fleet).await;
     assert!(all.len() == 1 && lease(&all) > before, "{all:?}");
-    let received = flask.told(&mut fleet, "got ", 1).await.len();
-    flask.told(&mut fleet, "got ", received + 1).await;
+    let received = flask.printed(&mut fleet, "got ", 1).await.len();
+    flask.printed(&mut fleet, "got ", received + 1).await;
     flask.order("unsubscribe");
-    flask.told(&mut fleet, "unsubscribe ", 1).await;
+    flask.printed(&mut fleet, "unsubscribe ", 1).await;
     assert_eq!(settled(&home, &mut fleet).await, Vec::<Value>::new());
     fleet
         .wait_for("the release of the feed", async |fleet| {

@@ -61,8 +61,8 @@ fn operator(home: &Home, fleet: &Fleet, arguments: &[&str]) -> Value {
     let mut arguments = arguments.to_vec();
     arguments.push("--json");
     let output = home.command(&arguments).env("FEEDFLEET_SERVER", &fleet.api).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {stderr}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -122,6 +122,18 @@ async fn events_arrive_signed_and_in_order_and_a_failed_request_is_retried_under
     for url in &urls {
         operator(&home, &fleet, &["feed", "add", url]);
     }
+    // Now, because only the last twenty deliveries are shown.
+    let shown = fleet
+        .wait_for("the first delivery to be shown", async |fleet| {
+            let shown = operator(&home, fleet, &["subscription", "show", "1"]);
+            shown["deliveries"].as_array().is_some_and(|all| !all.is_empty()).then_some(shown)
+        })
+        .await;
+    assert_eq!(shown["secret"], Value::Null, "shown once");
+    let first = shown["deliveries"].as_array().unwrap().last().unwrap();
+    let expected = (&json!("server_error"), &json!(500), &json!("answered 500 [31m"));
+    assert_eq!((&first["outcome"], &first["status"], &first["detail"]), expected);
+
     let log = received(&mut fleet, &receiver, "/hook", 8).await;
     let [failed, throttled, repeated] = &log[..3] else { unreachable!() };
     let id = failed.header("webhook-id");
@@ -141,11 +153,6 @@ async fn events_arrive_signed_and_in_order_and_a_failed_request_is_retried_under
     assert!(seqs.is_sorted_by(|one, next| one < next), "{seqs:?}");
     assert_eq!(seqs, stored(&fleet, "kind=entry.*").await[..seqs.len()]);
 
-    let shown = operator(&home, &fleet, &["subscription", "show", "1"]);
-    assert_eq!(shown["secret"], Value::Null, "shown once");
-    let last = shown["deliveries"].as_array().unwrap().last().unwrap();
-    let expected = (&json!("server_error"), &json!(500), &json!("answered 500 [31m"));
-    assert_eq!((&last["outcome"], &last["status"], &last["detail"]), expected);
     for outcome in ["delivered", "throttled", "server_error"] {
         assert!(fleet.metric(&format!("feedfleet_deliveries_total{{outcome=\"{outcome}\"}}")).await >= 1.0);
     }
@@ -231,11 +238,11 @@ async fn a_target_that_wants_no_more_or_fails_for_too_long_is_disabled_with_an_e
             (events.len() >= 3).then_some(events)
         })
         .await;
-    let told: BTreeSet<(String, i64)> = disabled
+    let seen: BTreeSet<(String, i64)> = disabled
         .iter()
         .map(|event| (event["kind"].as_str().unwrap().to_owned(), event["subscription"].as_i64().unwrap()))
         .collect();
-    assert_eq!(told, (1..=3).map(|id| ("subscription.disabled".to_owned(), id)).collect());
+    assert_eq!(seen, (1..=3).map(|id| ("subscription.disabled".to_owned(), id)).collect());
     assert_eq!(receiver.log("/gone").len(), 1);
     let [one, two, three] = ["1", "2", "3"].map(|id| operator(&home, &fleet, &["subscription", "show", id]));
     for (it, why) in [(&one, "410"), (&two, "status 503"), (&three, "status 302")] {
@@ -271,12 +278,12 @@ async fn targets_inside_of_the_network_get_no_connection() {
     std::fs::write(home.path("config.toml"), closed).unwrap();
     let mut fleet = home.start(&[]);
     for target in [&inside, &mapped] {
-        let told = refusal(&home, &fleet, &["subscription", "add", target]);
-        assert!(told.contains("is not a public address") && told.contains("fetch.allow_networks"), "{told}");
+        let error = refusal(&home, &fleet, &["subscription", "add", target]);
+        assert!(error.contains("is not a public address") && error.contains("fetch.allow_networks"), "{error}");
     }
     for wrong in ["ftp://example.com/", "http://ann:s3cret@example.com/", "example.com"] {
-        let told = refusal(&home, &fleet, &["subscription", "add", wrong]);
-        assert!(told.contains("cannot send to") && !told.contains("s3cret"), "{told}");
+        let error = refusal(&home, &fleet, &["subscription", "add", wrong]);
+        assert!(error.contains("cannot send to") && !error.contains("s3cret"), "{error}");
     }
     // A name is judged when it is dialled, and so is a target from before the network was closed.
     operator(&home, &fleet, &["subscription", "add", &named, "--after", "0"]);
@@ -312,8 +319,8 @@ async fn events_wait_for_others_as_long_as_they_may() {
 fn without_a_key_for_secrets_no_subscription_is_added() {
     let home = Home::new("");
     let fleet = home.start(&[]);
-    let told = refusal(&home, &fleet, &["subscription", "add", "http://127.0.0.1:8000/hook"]);
-    assert!(told.contains("secrets.key"), "{told}");
-    assert!(!told.contains(KEY));
+    let error = refusal(&home, &fleet, &["subscription", "add", "http://127.0.0.1:8000/hook"]);
+    assert!(error.contains("secrets.key"), "{error}");
+    assert!(!error.contains(KEY));
     fleet.stop();
 }

@@ -35,8 +35,8 @@ fn who_says_nothing_or_fails_does_not_consent() {
     assert_eq!(delay(&ask(&reader(), &news(1), &config)), 15 * MINUTE);
     let stale = FetchReport { fresh_for: Some(Duration::ZERO), ..unchanged() };
     assert_eq!(delay(&ask(&reader(), &stale, &config)), 15 * MINUTE);
-    let told = after(&reader(), &ask(&reader(), &hinted(1, ttl(5 * MINUTE)), &config));
-    assert!(delay(&ask(&told, &failed(FailureKind::Dns), &config)) >= 15 * MINUTE);
+    let hinted_reader = after(&reader(), &ask(&reader(), &hinted(1, ttl(5 * MINUTE)), &config));
+    assert!(delay(&ask(&hinted_reader, &failed(FailureKind::Dns), &config)) >= 15 * MINUTE);
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn posting(per_day: f32) -> Subject<'static> {
 
 /// Plays refusals until after ten days, then a good answer. Returns when `feed.failing` was published after the first
 /// failure, and how often it and `feed.recovered` were.
-fn told(subject: &Subject<'_>, report: &FetchReport) -> (Option<Duration>, usize, usize) {
+fn notified(subject: &Subject<'_>, report: &FetchReport) -> (Option<Duration>, usize, usize) {
     let mut decisions = live(subject, again(report, 200), &plain());
     let first = decisions[0].state.last_polled.unwrap();
     decisions.retain(|decision| decision.state.last_polled.unwrap().since(first) < 10 * DAY);
@@ -28,13 +28,13 @@ fn told(subject: &Subject<'_>, report: &FetchReport) -> (Option<Duration>, usize
 fn readers_are_told_once_a_feed_has_failed_for_the_time_of_two_posts() {
     // Boxed for a day at a time: the first poll after the time has passed.
     for (per_day, days) in [(24.0, 1), (1.1, 2), (0.55, 4), (0.1, 7)] {
-        assert_eq!(told(&posting(per_day), &answered(403)), (Some(days * DAY), 1, 1), "{per_day} posts a day");
+        assert_eq!(notified(&posting(per_day), &answered(403)), (Some(days * DAY), 1, 1), "{per_day} posts a day");
     }
 }
 
 #[test]
 fn a_busy_feed_is_told_of_within_hours_and_one_failure_alone_never() {
-    let (at, times, recovered) = told(&posting(24.0), &failed(FailureKind::Timeout));
+    let (at, times, recovered) = notified(&posting(24.0), &failed(FailureKind::Timeout));
     assert!((6 * HOUR..=14 * HOUR).contains(&at.unwrap()), "{at:?}");
     assert_eq!((times, recovered), (1, 1));
     let config = PolicyConfig {
@@ -48,7 +48,7 @@ fn a_busy_feed_is_told_of_within_hours_and_one_failure_alone_never() {
 
 #[test]
 fn a_feed_that_was_never_read_is_told_of_after_the_shortest_time() {
-    let (at, times, _) = told(&reader(), &answered(500));
+    let (at, times, _) = notified(&reader(), &answered(500));
     assert_eq!((at, times), (Some(12 * HOUR), 1), "polls after 4 and 12 hours; the shortest time is 6");
 }
 

@@ -73,8 +73,8 @@ fn p44_what_is_saved_is_counted_in_bytes() {
     assert_eq!(advice(again(&small, 20)), Some(false), "it spends more than the body has");
     let unknown = probed(same_bytes(validators()), Probe::Enough { spent: SPENT, length: None }, 0);
     assert_eq!(advice(again(&unknown, 20)), Some(false), "nobody knows that it saves");
-    let told = FetchReport { http_status: Some(304), ..enough() };
-    assert_eq!(advice(again(&told, 20)), Some(false), "a GET would have been answered 304 as well");
+    let not_modified = FetchReport { http_status: Some(304), ..enough() };
+    assert_eq!(advice(again(&not_modified, 20)), Some(false), "a GET would have been answered 304 as well");
     let known = after_all(on(), again(&unknown, 20));
     assert_eq!(known.advice(), Some(true), "the last download told the length");
 }

@@ -46,13 +46,17 @@ fn floors_count_up_to_a_day_and_the_ceiling_is_shown() {
 
 #[test]
 fn hints_of_the_last_document_stand_while_nothing_changes() {
-    let told = after(&reader(), &ask(&reader(), &hinted(1, hours(6)), &plain()));
+    let hinted_reader = after(&reader(), &ask(&reader(), &hinted(1, hours(6)), &plain()));
     for report in [unchanged(), same_bytes(validators())] {
-        let decision = ask(&told, &report, &plain());
+        let decision = ask(&hinted_reader, &report, &plain());
         assert_eq!((delay(&decision), decision.state.hints), (6 * HOUR, hours(6)));
     }
-    assert_eq!(delay(&ask(&told, &failed(FailureKind::Dns), &plain())), 6 * HOUR, "a failure is no way around them");
-    assert_eq!(delay(&ask(&told, &news(1), &plain())), HOUR, "a new document replaces them");
+    assert_eq!(
+        delay(&ask(&hinted_reader, &failed(FailureKind::Dns), &plain())),
+        6 * HOUR,
+        "a failure is no way around them"
+    );
+    assert_eq!(delay(&ask(&hinted_reader, &news(1), &plain())), HOUR, "a new document replaces them");
 }
 
 #[test]
@@ -85,14 +89,14 @@ fn skipped_time_is_left_and_shown() {
 
 #[test]
 fn salt_comes_on_top_of_skipped_time() {
-    let told = after(
+    let skipping = after(
         &reader(),
         &ask(&reader(), &hinted(1, FeedHints { skip_hours: 1 << 16, ..FeedHints::default() }), &plain()),
     );
     let config = plain();
     let draw = Draw { salt: 0.5, minute: 0.0 };
     let decision =
-        decide(&told, &answered(500), noon(), draw, &Policy { config: &config, load: 0.0, price: config.price });
+        decide(&skipping, &answered(500), noon(), draw, &Policy { config: &config, load: 0.0, price: config.price });
     assert_eq!(rules(&decision), [Rule::Category, Rule::PenaltyBox, Rule::Skip, Rule::Salt]);
     assert_eq!(decision.next_due, Some(at("2026-10-07T17:12:00Z")), "half of a tenth of the four hours");
 }
@@ -193,14 +197,14 @@ fn category_a_is_exempt_from_stretching_and_from_hot_minutes() {
 
 #[test]
 fn the_penalty_comes_after_floors_and_stretch() {
-    let told = after(&reader(), &ask(&reader(), &hinted(1, hours(6)), &plain()));
-    let decision = ask(&told, &answered(500), &plain());
+    let hinted_reader = after(&reader(), &ask(&reader(), &hinted(1, hours(6)), &plain()));
+    let decision = ask(&hinted_reader, &answered(500), &plain());
     assert_eq!(
         (delay(&decision), rules(&decision)),
         (6 * HOUR, vec![Rule::Category, Rule::Ttl]),
         "the floor is longer"
     );
-    let decision = ask(&told, &answered(404), &plain());
+    let decision = ask(&hinted_reader, &answered(404), &plain());
     assert_eq!(rules(&decision), [Rule::Category, Rule::Ttl, Rule::PenaltyBox]);
 }
 
@@ -361,8 +365,8 @@ fn a_ttl_of_a_week_is_honoured_in_full_where_the_ceiling_allows_it_and_a_failure
     let cut = ask(&reader(), &hinted(1, hints), &plain());
     assert_eq!(delay(&cut), DAY);
     let explained = explain(Category::D, noon(), &cut.terms);
-    let told = "policy.hint_ceiling cut it back to 1 d";
-    assert!(explained.iter().any(|term| term.text == told), "{explained:?}");
+    let expected = "policy.hint_ceiling cut it back to 1 d";
+    assert!(explained.iter().any(|term| term.text == expected), "{explained:?}");
 
     let config = PolicyConfig { hint_ceiling: 30 * DAY, ..plain() };
     let full = ask(&reader(), &hinted(1, hints), &config);

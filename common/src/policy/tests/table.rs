@@ -245,8 +245,8 @@ fn a_feed_that_kills_workers_is_quarantined_for_an_hour_then_for_a_day_and_polle
         assert!(waits >= longest / 2 && waits <= longest, "{waits:?}");
         before = due;
     }
-    let told: Vec<_> = decisions.iter().map(|decision| decision.notices.first()).collect();
-    assert_eq!(told, [Some(Notice::Quarantined), None, Some(Notice::Failing)]);
+    let notices: Vec<_> = decisions.iter().map(|decision| decision.notices.first()).collect();
+    assert_eq!(notices, [Some(Notice::Quarantined), None, Some(Notice::Failing)]);
 }
 
 #[test]

@@ -387,7 +387,7 @@ pub(crate) mod tests {
         send(&fleet, "DELETE", "/api/v1/feeds/7", "guessed", "", json).await;
         send(&fleet, "PUT", "/api/v1/hosts/%1b%5b31m.example", SECRET, "{}", json).await;
         let lines = lines.take();
-        let told: Vec<String> = lines
+        let shown: Vec<String> = lines
             .iter()
             .map(|line| {
                 let text = |field: &str| line[field].as_str().unwrap().to_owned();
@@ -402,7 +402,7 @@ pub(crate) mod tests {
             "nobody feeds/7 refused 401",
             "ann hosts/%1b%5b31m.example refused 400",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(shown, expected);
         let all = serde_json::to_string(&lines).unwrap();
         for secret in ["Tr0ub4dor", "s3cret", SECRET, "fedcba9876543210", "guessed", "\u{1b}"] {
             assert!(!all.contains(secret), "{secret} in {all}");

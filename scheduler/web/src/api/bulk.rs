@@ -256,14 +256,14 @@ mod tests {
         assert_eq!((status, answers.len()), (200, 12));
         let numbers: Vec<i64> = answers.iter().map(|answer| answer["line"].as_i64().unwrap()).collect();
         assert_eq!(numbers, [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
-        let told =
+        let flags =
             |index: usize| (&answers[index]["new"], &answers[index]["changed"], answers[index]["error"].is_null());
         let (yes, no) = (&Value::Bool(true), &Value::Bool(false));
-        assert_eq!(told(0), (yes, no, true));
-        assert_eq!(told(1), (no, no, true));
-        assert_eq!(told(3), (no, yes, true));
-        assert_eq!(told(4), (no, yes, true));
-        assert_eq!(told(9), (no, yes, true), "the same URL again sets fields");
+        assert_eq!(flags(0), (yes, no, true));
+        assert_eq!(flags(1), (no, no, true));
+        assert_eq!(flags(3), (no, yes, true));
+        assert_eq!(flags(4), (no, yes, true));
+        assert_eq!(flags(9), (no, yes, true), "the same URL again sets fields");
         for (index, reason) in [
             (2, "scheme ftp"),
             (5, "no feed 99"),

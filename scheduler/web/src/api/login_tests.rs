@@ -70,11 +70,11 @@ async fn credentials_that_cannot_be_kept_are_refused_without_being_repeated() {
         (&with, json!({ "url": "https://ann:s3cret@example.com/", "username": "x" }), "once"),
         (&with, json!({ "url": url, "username": { "s3cret": 1 } }), "username must be text"),
     ];
-    for (fleet, body, told) in refusals {
+    for (fleet, body, expected) in refusals {
         let answer = fleet.post("/api/v1/feeds", body.clone()).await;
         let text = answer.body.to_string();
         assert_eq!(answer.status, 400, "{body}: {text}");
-        assert!(text.contains(told) && !text.contains("s3cret"), "{body}: {text}");
+        assert!(text.contains(expected) && !text.contains("s3cret"), "{body}: {text}");
     }
     let stats = without.get("/api/v1/stats").await.body;
     assert_eq!(stats["feeds"], 0);

@@ -257,8 +257,9 @@ mod tests {
                 "extended" => call(&fleet, "weblogUpdates.extendedPing", &["A", "http://a.example/", "x", &url]).await,
                 _ => call(&fleet, "rssCloud.ping", &[&url]).await,
             };
-            let told = ["success=\\\"true\\\"", "<boolean>0</boolean>", "<boolean>0</boolean>", "<boolean>1</boolean>"];
-            assert!(answer.contains(told[number]), "{answer}");
+            let expected =
+                ["success=\\\"true\\\"", "<boolean>0</boolean>", "<boolean>0</boolean>", "<boolean>1</boolean>"];
+            assert!(answer.contains(expected[number]), "{answer}");
             assert!(wake_of(&fleet, id).await.is_some(), "{kind}");
         }
         assert!(call(&fleet, "weblogUpdates.ping", &["A blog"]).await.contains("<boolean>1</boolean>"), "refused");

@@ -100,10 +100,10 @@ async fn mistakes_are_refused_with_a_sentence_that_names_them() {
         (json!({ "url": "http://a/", "interval": 0 }), "interval must be a positive number of seconds"),
         (json!({ "url": "http://a/", "subscribers": 1, "active_subscribers": 2 }), "active_subscribers must not"),
     ];
-    for (body, told) in refusals {
+    for (body, expected) in refusals {
         let answer = fleet.post("/api/v1/feeds", body).await;
         assert_eq!(answer.status, 400);
-        assert!(answer.body["error"].as_str().unwrap().contains(told), "{told}: {}", answer.body);
+        assert!(answer.body["error"].as_str().unwrap().contains(expected), "{expected}: {}", answer.body);
     }
     let paths = [
         ("/api/v1/feeds?limit=1001", 400, "limit must be a whole number from 1 to 1000"),
@@ -125,10 +125,10 @@ async fn mistakes_are_refused_with_a_sentence_that_names_them() {
         ("/api/v2/feeds", 404, "nothing is served at /api/v2/feeds"),
         ("/api/v1/fleet/pause", 405, "does not take GET"),
     ];
-    for (path, status, told) in paths {
+    for (path, status, expected) in paths {
         let answer = fleet.get(path).await;
         assert_eq!(answer.status, status, "{path}: {}", answer.body);
-        assert!(answer.body["error"].as_str().unwrap().contains(told), "{path}: {}", answer.body);
+        assert!(answer.body["error"].as_str().unwrap().contains(expected), "{path}: {}", answer.body);
     }
 }
 
@@ -143,8 +143,8 @@ async fn bodies_must_be_small_json() {
     assert_eq!((form.status, form.body["error"].is_string()), (415, true));
     let large = json!({ "url": format!("http://a/{}", "a".repeat(MAX_BODY_BYTES)) }).to_string();
     let large = fleet.send(request("application/json; charset=utf-8", large)).await;
-    let told = format!("the body is too large; it must be at most {MAX_BODY_BYTES} bytes");
-    assert_eq!((large.status, &large.body["error"]), (413, &json!(told)));
+    let expected = format!("the body is too large; it must be at most {MAX_BODY_BYTES} bytes");
+    assert_eq!((large.status, &large.body["error"]), (413, &json!(expected)));
 }
 
 #[tokio::test]

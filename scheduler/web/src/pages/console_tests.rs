@@ -188,12 +188,12 @@ async fn the_audit_names_the_feeds_of_a_form_and_what_became_of_it() {
     let many: Vec<(&str, &str)> = many.iter().map(|number| ("id", number.as_str())).collect();
     assert_eq!(sent(&fleet, "/feeds/label", &many).await.0, 400, "no label");
     let lines = fleet.ops.store.audit(AuditPage::Newest, 9).await.unwrap();
-    let told: Vec<String> = lines
+    let shown: Vec<String> = lines
         .iter()
         .map(|AuditLine { change, .. }| format!("{} {} {}", change.action, change.on, change.outcome.as_str()))
         .collect();
-    assert!(told[0].starts_with("POST /feeds/label feeds/1,2,3,") && told[0].ends_with("… refused"), "{}", told[0]);
-    assert!(told[0].len() < 300, "a line is bounded: {}", told[0]);
+    assert!(shown[0].starts_with("POST /feeds/label feeds/1,2,3,") && shown[0].ends_with("… refused"), "{}", shown[0]);
+    assert!(shown[0].len() < 300, "a line is bounded: {}", shown[0]);
     let expected = [
         "POST /feeds/requeue requeue/1 done",
         "POST /feeds/resume feeds/2 done",
@@ -201,7 +201,7 @@ async fn the_audit_names_the_feeds_of_a_form_and_what_became_of_it() {
         "POST /feeds/pause feeds/1,2 done",
         "POST /feeds/add feeds/1,2 done",
     ];
-    assert_eq!(told[1..], expected);
+    assert_eq!(shown[1..], expected);
 }
 
 #[test]

@@ -81,7 +81,7 @@ async fn a_login_opens_pages_within_its_role_and_not_the_api() {
     assert_eq!(send(&writer, "/logout", "").await.1[header::SET_COOKIE].to_str().unwrap()[..11], *"feedfleet=;");
     assert_eq!(send("", "/login", "token=0123456789abcdef").await.0, 303);
     assert_eq!(send("", "/login", "token=guessed").await.0, 403);
-    let told: Vec<String> = lines
+    let shown: Vec<String> = lines
         .take()
         .iter()
         .map(|line| format!("{} {} {}", line["who"], line["action"], line["outcome"]).replace('"', ""))
@@ -92,7 +92,7 @@ async fn a_login_opens_pages_within_its_role_and_not_the_api() {
         "ann POST /login done",
         "nobody POST /login refused",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
 }
 
 #[tokio::test]
@@ -239,21 +239,21 @@ async fn the_audit_has_who_did_what_and_is_the_same_for_all_schedulers() {
     // Another scheduler over the same store.
     let other = crate::router(fleet.ops.clone(), fleet.closing.clone());
     let lines = fleet.ops.store.audit(store::AuditPage::Newest, 100).await.unwrap();
-    let told = |line: &store::AuditLine| {
+    let in_words = |line: &store::AuditLine| {
         let change = &line.change;
         format!("{} {} {} {}", change.who, change.action, change.on, change.outcome)
     };
-    let told: Vec<String> = lines.iter().rev().map(told).collect();
+    let shown: Vec<String> = lines.iter().rev().map(in_words).collect();
     let expected = [
         "ann POST /api/v1/feeds feeds/1 done",
         "ann POST /login login done",
         "eve POST /login login done",
         "ann POST /feeds/{id}/pause feeds/1 done",
     ];
-    assert_eq!(told[..4], expected);
+    assert_eq!(shown[..4], expected);
     let logins = 2;
-    assert_eq!(told.len(), 4 + 30 - logins, "what a role forbids does not push out the rest");
-    assert!(told[4..].iter().all(|line| line == "eve POST /feeds/{id}/remove feeds/1 refused"), "{told:?}");
+    assert_eq!(shown.len(), 4 + 30 - logins, "what a role forbids does not push out the rest");
+    assert!(shown[4..].iter().all(|line| line == "eve POST /feeds/{id}/remove feeds/1 refused"), "{shown:?}");
     let page = Fleet { router: other, ..fleet }.call("GET", "/audit", &[HTML, ("cookie", &reader)], "").await.2;
     assert!(page.contains("POST /feeds/{id}/pause") && page.contains("eve"), "{page}");
 }

@@ -225,8 +225,9 @@ async fn the_river_shows_the_feeds_title_the_publication_time_and_the_first_word
 async fn a_feeds_page_tells_why_and_what_and_an_unknown_feed_is_a_page_too() {
     let fleet = hostile_fleet().await;
     let (_, text) = page(&fleet, "/feeds/1").await;
-    for told in ["category D: 1 h 40 min", "New content", "200 OK", "1.0 kB", "ETag", "&#34;1&#34;", "Refresh now"] {
-        assert!(text.contains(told), "{told} is missing:\n{text}");
+    for expected in ["category D: 1 h 40 min", "New content", "200 OK", "1.0 kB", "ETag", "&#34;1&#34;", "Refresh now"]
+    {
+        assert!(text.contains(expected), "{expected} is missing:\n{text}");
     }
     assert!(!text.contains("type=\"password\""), "no token is needed here");
     fleet.post("/api/v1/feeds/1/pause", json!(null)).await;

@@ -3,11 +3,13 @@
 use tokio::time::Instant;
 
 use super::own_broker::{NODES, OwnBroker};
-use super::traffic::{Traffic, until};
+use super::traffic::{PATIENCE, Traffic, until};
 use super::*;
 
-/// How long after the election of a leader messages flow again, at most.
-const RECOVERY: Duration = Duration::from_secs(30);
+/// How long after the election of a leader messages flow again, at most: seconds, unless the machine is very busy.
+fn recovery() -> Duration {
+    if std::env::var_os("SOAK").is_some() { Duration::from_secs(30) } else { PATIENCE }
+}
 /// How long a node that was frozen may take to join the others.
 const JOINS: Duration = Duration::from_secs(40);
 
@@ -93,7 +95,7 @@ async fn confirmed_items_survive_killed_and_frozen_leaders_and_a_lost_quorum() {
             tokio::time::sleep(Duration::from_secs(2)).await;
             let (lost, elected, recovered) = cluster.lose_leader(signal).await;
             println!("{lost} {signal}: elected after {elected:?}, an item went round {recovered:?} later");
-            assert!(recovered < RECOVERY, "{recovered:?}");
+            assert!(recovered < recovery(), "{recovered:?}");
             frozen.clear();
             if back.is_empty() {
                 own.up_node(lost).await;
@@ -124,7 +126,7 @@ async fn confirmed_items_survive_killed_and_frozen_leaders_and_a_lost_quorum() {
         }
         let recovered = traffic.next_round().await;
         println!("quorum restored: an item went round after {recovered:?}");
-        assert!(recovered < RECOVERY, "{recovered:?}");
+        assert!(recovered < recovery(), "{recovered:?}");
         cluster.until_whole(&NODES[1..]).await;
     };
     traffic.during(outages).await;

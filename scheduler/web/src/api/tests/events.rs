@@ -16,7 +16,7 @@ struct Reader {
 }
 
 /// One event of the stream: its fields by name, a comment under the empty one.
-type Told = std::collections::BTreeMap<String, String>;
+type Fields = std::collections::BTreeMap<String, String>;
 
 impl Fleet {
     async fn stream(&self, path: &str, headers: &[(&str, &str)]) -> Result<Reader, Answer> {
@@ -50,11 +50,11 @@ impl Fleet {
 
 impl Reader {
     /// The next event that is more than a comment or a time to wait; `None` at the end.
-    async fn next(&mut self) -> Option<Told> {
+    async fn next(&mut self) -> Option<Fields> {
         loop {
             while let Some((block, rest)) = self.text.split_once("\n\n") {
                 let fields = block.lines().filter_map(|line| line.split_once(':'));
-                let fields: Told =
+                let fields: Fields =
                     fields.map(|(name, value)| (name.to_owned(), value.trim_start().to_owned())).collect();
                 self.text = rest.to_owned();
                 if fields.contains_key("data") {
@@ -67,8 +67,8 @@ impl Reader {
     }
 
     async fn event(&mut self) -> (String, Value) {
-        let mut told = self.next().await.expect("another event");
-        (told.remove("event").unwrap(), serde_json::from_str(&told["data"]).unwrap())
+        let mut fields = self.next().await.expect("another event");
+        (fields.remove("event").unwrap(), serde_json::from_str(&fields["data"]).unwrap())
     }
 }
 
@@ -98,16 +98,16 @@ async fn a_stream_tells_what_is_there_and_goes_on_with_what_comes() {
     fleet.polled(id, &["1", "2"]).await;
     let epoch = fleet.epoch().await;
     let mut reader = fleet.follow("/api/v1/events").await;
-    let (kind, told) = reader.event().await;
-    assert_eq!((kind.as_str(), told), ("epoch", json!({ "epoch": epoch, "oldest": 1, "after": 0 })));
+    let (kind, data) = reader.event().await;
+    assert_eq!((kind.as_str(), data), ("epoch", json!({ "epoch": epoch, "oldest": 1, "after": 0 })));
     for (id, kind) in [("1", "feed.added"), ("2", "entry.new")] {
         let next = reader.next().await.unwrap();
         assert_eq!((next["id"].as_str(), next["event"].as_str()), (id, kind));
     }
     assert_eq!(reader.event().await.1["entry"]["id"], "2");
     fleet.polled(id, &["3"]).await;
-    let (kind, told) = reader.event().await;
-    assert_eq!((kind.as_str(), &told["seq"], &told["epoch"]), ("entry.new", &json!(4), &json!(epoch)));
+    let (kind, data) = reader.event().await;
+    assert_eq!((kind.as_str(), &data["seq"], &data["epoch"]), ("entry.new", &json!(4), &json!(epoch)));
 
     let mut again = fleet.stream("/api/v1/events?after=0", &[("last-event-id", "3")]).await.unwrap();
     assert_eq!(again.event().await.1["after"], 3);
@@ -123,8 +123,8 @@ async fn events_of_an_erased_feed_are_told_without_what_is_gone() {
     fleet.polled(erased, &["1"]).await;
     fleet.ask("DELETE", &format!("/api/v1/feeds/{erased}"), None).await;
     let list = fleet.get("/api/v1/events").await.body;
-    let told = &list["items"][0];
-    assert_eq!((&told["feed_id"], told.get("feed_url"), told.get("entry")), (&json!(erased), None, None), "{list}");
+    let event = &list["items"][0];
+    assert_eq!((&event["feed_id"], event.get("feed_url"), event.get("entry")), (&json!(erased), None, None), "{list}");
 }
 
 #[tokio::test]
@@ -161,12 +161,12 @@ async fn nothing_is_gathered_for_a_client_that_does_not_read() {
     let mut reader = fleet.follow("/api/v1/events").await;
     assert_eq!(reader.event().await.0, "epoch");
     fleet.ops.store.prune(fleet.clock.now().after(Duration::from_secs(1)), None).await.unwrap();
-    let mut told = 0;
+    let mut received = 0;
     while reader.next().await.is_some() {
-        told += 1;
+        received += 1;
     }
-    assert!((1..100).contains(&told), "{told} of 500 were in memory");
-    assert_eq!(fleet.refusal(&format!("/api/v1/events?after={told}")).await.status, 410);
+    assert!((1..100).contains(&received), "{received} of 500 were in memory");
+    assert_eq!(fleet.refusal(&format!("/api/v1/events?after={received}")).await.status, 410);
 }
 
 #[tokio::test]
@@ -177,8 +177,8 @@ async fn a_new_epoch_is_told_and_ends_the_stream() {
     assert_eq!(reader.event().await.0, "epoch");
     let epoch = fleet.ops.store.begin_epoch().await.unwrap();
     fleet.polled(id, &["1"]).await;
-    let (kind, told) = reader.event().await;
-    assert_eq!((kind.as_str(), &told["epoch"]), ("epoch", &json!(epoch)));
+    let (kind, data) = reader.event().await;
+    assert_eq!((kind.as_str(), &data["epoch"]), ("epoch", &json!(epoch)));
     assert_eq!(reader.next().await, None);
 }
 
@@ -235,11 +235,11 @@ async fn streams_share_the_room_for_large_events() {
     for reader in &mut readers {
         assert_eq!(reader.event().await.0, "entry.new");
     }
-    let mut told = 0;
+    let mut received = 0;
     for reader in &mut waiting {
-        told += usize::from(tokio::time::timeout(Duration::from_millis(300), reader.event()).await.is_ok());
+        received += usize::from(tokio::time::timeout(Duration::from_millis(300), reader.event()).await.is_ok());
     }
-    assert!(told <= 1, "{told} more than 3 megabytes are held");
+    assert!(received <= 1, "{received} more than 3 megabytes are held");
     let mut last = waiting.pop().unwrap();
     drop((readers, waiting));
     assert_eq!(last.event().await.0, "entry.new", "those who wait get it when others have gone");
@@ -263,8 +263,8 @@ async fn a_stream_tells_only_what_was_asked_for_and_says_how_far_it_looked() {
     fleet.polled(other, &["2", "3"]).await;
     let mut reader = fleet.follow("/api/v1/events/stream?label=green&kind=entry.*").await;
     assert_eq!(reader.event().await.0, "epoch");
-    let (kind, told) = reader.event().await;
-    assert_eq!((kind.as_str(), &told["entry"]["id"], &told["labels"]), ("entry.new", &json!("1"), &json!(["green"])));
+    let (kind, data) = reader.event().await;
+    assert_eq!((kind.as_str(), &data["entry"]["id"], &data["labels"]), ("entry.new", &json!("1"), &json!(["green"])));
     let newest = fleet.ops.store.latest_seq().await.unwrap();
     let said = tokio::time::timeout(PATIENCE, reader.body.next()).await.expect("a heartbeat").unwrap().unwrap();
     let said = std::str::from_utf8(&said).unwrap();

@@ -47,7 +47,7 @@ async fn labels_and_ids_are_set_changed_and_searched() {
     assert_eq!((&changed["labels"], changed.get("external_id")), (&json!([]), None));
 
     let many: Vec<String> = (0..33).map(|number| number.to_string()).collect();
-    for (body, told) in [
+    for (body, expected) in [
         (json!({ "labels": many }), "at most 32 labels"),
         (json!({ "add_labels": ["x".repeat(65)] }), "1 to 64 characters"),
         (json!({ "labels": ["a\u{1b}"] }), "without control characters"),
@@ -56,7 +56,7 @@ async fn labels_and_ids_are_set_changed_and_searched() {
         (json!({ "title": "another" }), "title cannot be changed"),
     ] {
         let refused = fleet.ask("PATCH", &path, Some(body)).await;
-        assert!(refused.status == 400 && message(&refused).contains(told), "{told}: {}", refused.body);
+        assert!(refused.status == 400 && message(&refused).contains(expected), "{expected}: {}", refused.body);
     }
 }
 
@@ -102,7 +102,7 @@ async fn entries_carry_their_feed_and_are_filtered() {
 async fn filters_that_cannot_be_are_refused() {
     let fleet = Fleet::new().await;
     let [one, two] = fleet.two_feeds().await;
-    for (query, status, told) in [
+    for (query, status, expected) in [
         ("order=first".to_owned(), 400, "order must be oldest or newest"),
         ("kind=entry".to_owned(), 400, "kind must be one or more of entry.*"),
         ("part=3/2".to_owned(), 400, "part: such as 1/4"),
@@ -116,7 +116,7 @@ async fn filters_that_cannot_be_are_refused() {
         ("feed=99".to_owned(), 404, "there is no feed 99"),
     ] {
         let refused = fleet.get(&format!("/api/v1/entries?{query}")).await;
-        assert!(refused.status == status && message(&refused).contains(told), "{query}: {}", refused.body);
+        assert!(refused.status == status && message(&refused).contains(expected), "{query}: {}", refused.body);
     }
     let twice = fleet.get(&format!("/api/v1/feeds/{one}/entries?feed={two}")).await;
     assert_eq!(twice.status, 400);

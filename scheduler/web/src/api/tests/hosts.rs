@@ -90,10 +90,10 @@ async fn bad_rules_say_what_would_be_accepted_and_change_nothing() {
         (json!({ "match": "other.com", "reason": REASON }), "match must be the host of the path"),
         (json!([]), "the body must be a JSON object"),
     ];
-    for (body, told) in wrong {
+    for (body, expected) in wrong {
         let answer = fleet.put("/api/v1/hosts/example.com", body.clone()).await;
         assert_eq!(answer.status, 400, "{body}: {}", answer.body);
-        assert!(answer.body["error"].as_str().unwrap().starts_with(told), "{body}: {}", answer.body);
+        assert!(answer.body["error"].as_str().unwrap().starts_with(expected), "{body}: {}", answer.body);
     }
     for path in ["/api/v1/hosts/example.com:443", "/api/v1/hosts/a%20b", "/api/v1/hosts/a%2Fb"] {
         let answer = fleet.put(path, json!({ "reason": REASON })).await;

@@ -48,7 +48,7 @@ async fn a_request_is_accepted_and_waits_for_its_confirmation() {
 async fn refusals_are_texts_that_say_what_is_wrong() {
     let fleet = fleet(HubAccess::Open, Vec::new()).await;
     let long = "x".repeat(200);
-    for (body, status, told) in [
+    for (body, status, expected) in [
         (WISH.replace("hub.mode=subscribe&", ""), 400, "hub.mode is missing"),
         (WISH.replace("=subscribe", "=query"), 400, "hub.mode must be"),
         (WISH.replace("hub.topic", "topic"), 400, "hub.topic is missing"),
@@ -65,7 +65,7 @@ async fn refusals_are_texts_that_say_what_is_wrong() {
         ("hub.mode=publish&hub.url=https%3A%2F%2Fa.example%2Ffeed".into(), 204, ""),
     ] {
         let (found, headers, text) = fleet.call("POST", "/hub", &[FORM], &body).await;
-        assert!(found == status && text.contains(told), "{body}: {found} {text}");
+        assert!(found == status && text.contains(expected), "{body}: {found} {text}");
         assert!(status == 204 || headers["content-type"].to_str().unwrap().starts_with("text/plain"));
     }
     assert_eq!(fleet.call("POST", "/hub", &[("content-type", "application/json")], "{}").await.0, 415);

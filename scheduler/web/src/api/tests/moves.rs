@@ -26,8 +26,8 @@ async fn a_feed_whose_old_url_was_given_away_stays_where_it_is() {
     let other = fleet.feed("https://a.org/feed").await;
     let refused = fleet.ask("POST", &format!("/api/v1/feeds/{id}/unmove"), None).await;
     assert_eq!(refused.status, 409);
-    let told = format!("the URL that feed {id} had before is feed {other}'s now; remove that one first");
-    assert_eq!(refused.body["error"], told);
+    let expected = format!("the URL that feed {id} had before is feed {other}'s now; remove that one first");
+    assert_eq!(refused.body["error"], expected);
 }
 
 #[tokio::test]

@@ -60,17 +60,17 @@ async fn six_feeds() -> (Fleet, Vec<i64>) {
 async fn a_dry_run_tells_what_would_be_polled_and_does_nothing() {
     let (fleet, ids) = six_feeds().await;
     let body = json!({ "filter": { "all": true }, "rate": 2, "dry_run": true });
-    let told = fleet.post("/api/v1/requeue", body).await;
-    assert_eq!(told.status, 200, "{}", told.body);
+    let answer = fleet.post("/api/v1/requeue", body).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
     let expected = json!({
         "matched": 6, "queued": 0, "dry_run": true, "pollable": 5, "left_out": { "paused": 1 },
         "by_category": { "D": 5 }, "hosts": 2, "rate": 2.0, "seconds": 2.5,
         "by_host": [{ "host": "a.example:443", "feeds": 3 }, { "host": "b.example:8080", "feeds": 2 }],
     });
-    assert_eq!(told.body, expected);
+    assert_eq!(answer.body, expected);
     let matched = async |filter: Value| {
-        let told = fleet.post("/api/v1/requeue", json!({ "filter": filter, "dry_run": true })).await;
-        (told.body["matched"].as_u64(), told.body["pollable"].as_u64())
+        let answer = fleet.post("/api/v1/requeue", json!({ "filter": filter, "dry_run": true })).await;
+        (answer.body["matched"].as_u64(), answer.body["pollable"].as_u64())
     };
     assert_eq!(matched(json!({ "host": "A.example" })).await, (Some(4), Some(3)));
     assert_eq!(matched(json!({ "host": "b.example" })).await, (Some(2), Some(2)));
@@ -100,11 +100,11 @@ async fn a_plan_says_which_hosts_are_left_alone_and_until_when() {
         fleet.post("/api/v1/requeue", body).await.body["by_host"].clone()
     };
     let (longer, shorter) = (now.after(Duration::from_secs(600)), now.after(Duration::from_secs(60)));
-    let told = json!([
+    let expected = json!([
         { "host": "a.example:443", "feeds": 3, "not_before": longer.to_string() },
         { "host": "b.example:8080", "feeds": 2, "not_before": shorter.to_string() },
     ]);
-    assert_eq!(plan().await, told);
+    assert_eq!(plan().await, expected);
     fleet.clock.advance(Duration::from_secs(601));
     assert!(plan().await.as_array().unwrap().iter().all(|host| host.get("not_before").is_none()));
 }
@@ -156,8 +156,8 @@ async fn who_has_no_chance_of_a_poll_is_counted_and_not_queued() {
     }
     let asked = async |lift: bool| {
         let body = json!({ "filter": { "host": "a.example" }, "dry_run": true, "lift_penalties": lift });
-        let told = fleet.post("/api/v1/requeue", body).await.body;
-        (told["pollable"].clone(), told["left_out"].clone())
+        let answer = fleet.post("/api/v1/requeue", body).await.body;
+        (answer["pollable"].clone(), answer["left_out"].clone())
     };
     assert_eq!(asked(false).await, (json!(0), json!({ "blacklisted": 1, "quarantined": 1, "gone": 1, "removed": 1 })));
     assert_eq!(asked(true).await, (json!(2), json!({ "gone": 1, "removed": 1 })));
@@ -186,13 +186,13 @@ async fn what_cannot_be_meant_is_refused_in_words() {
         (json!({ "filter": { "all": true }, "rate": 10001 }), "rate must be"),
         (json!({ "filter": { "all": true }, "dry-run": true }), "did you mean dry_run?"),
     ];
-    for (body, told) in refused {
+    for (body, expected) in refused {
         let answer = fleet.post("/api/v1/requeue", body).await;
-        assert_eq!(answer.status, 400, "{told}");
+        assert_eq!(answer.status, 400, "{expected}");
         assert!(
-            answer.body["error"].as_str().unwrap().starts_with(told)
-                || answer.body["error"].as_str().unwrap().ends_with(told),
-            "{told}: {}",
+            answer.body["error"].as_str().unwrap().starts_with(expected)
+                || answer.body["error"].as_str().unwrap().ends_with(expected),
+            "{expected}: {}",
             answer.body
         );
     }

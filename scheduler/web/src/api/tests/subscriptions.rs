@@ -56,7 +56,7 @@ async fn a_subscription_is_added_changed_listed_and_removed() {
 async fn what_cannot_be_sent_is_refused_with_what_would_be_accepted() {
     let fleet = Fleet::with_secrets().await;
     let target = "https://a.example/hook";
-    for (wish, told) in [
+    for (wish, expected) in [
         (json!({ "target": target }), "kind is missing"),
         (json!({ "kind": "webhook" }), "target is missing"),
         (json!({ "kind": "websub", "target": target }), "kind must be one of webhook"),
@@ -87,7 +87,7 @@ async fn what_cannot_be_sent_is_refused_with_what_would_be_accepted() {
     ] {
         let refused = fleet.post(PATH, wish.clone()).await;
         let detail = refused.body["detail"].as_str().unwrap_or_default();
-        assert!(refused.status == 400 && detail.contains(told), "{wish}: {} {detail}", refused.status);
+        assert!(refused.status == 400 && detail.contains(expected), "{wish}: {} {detail}", refused.status);
         assert!(!refused.body.to_string().contains("s3cret"));
     }
     let without = Fleet::new().await;
