@@ -65,7 +65,8 @@ async fn slow_and_dead_targets_delay_nobody_else() {
     let lags = lags(&log);
     let at = |percent: usize| lags[(lags.len() - 1) * percent / 100];
     let (median, p99) = (at(50), at(99));
-    let (memory, at_once) = (fleet.peak_memory() >> 20, receivers.iter().map(Receiver::most_at_once).collect::<Vec<_>>());
+    let (memory, at_once) =
+        (fleet.peak_memory() >> 20, receivers.iter().map(Receiver::most_at_once).collect::<Vec<_>>());
     println!("{} deliveries of {} targets: median {median:.3} s, p99 {p99:.3} s", lags.len(), paths.len());
     println!(
         "peak memory {memory} MiB; the most requests at once to good, dead, failing and dripping targets: {at_once:?}"

@@ -31,7 +31,6 @@ pub(crate) enum Reply {
 /// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
-    pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) at: Timestamp,
@@ -149,9 +148,8 @@ impl Receiver {
             1 => replies[0],
             _ => replies.remove(0),
         };
-        let path = uri.path().to_owned();
-        let log = state.logs.entry(path.clone()).or_default();
-        log.push(Received { path, headers, body, at: SystemClock.now(), reply });
+        let log = state.logs.entry(uri.path().to_owned()).or_default();
+        log.push(Received { headers, body, at: SystemClock.now(), reply });
         reply
     }
 }

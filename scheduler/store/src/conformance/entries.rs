@@ -309,9 +309,9 @@ pub(crate) async fn one_process_at_a_time_has_the_turn_to_pass_events_on(backend
     };
     assert_eq!(turn("one", 0, long).await, Some(0));
     assert_eq!(turn("two", 0, long).await, None);
-    assert_eq!(turn("one", 7, Duration::from_millis(200)).await, Some(7));
+    assert_eq!(turn("one", 7, Duration::from_secs(2)).await, Some(7));
     assert_eq!(turn("two", 0, long).await, None, "it was prolonged");
-    tokio::time::sleep(Duration::from_millis(250)).await;
+    tokio::time::sleep(Duration::from_millis(2_050)).await;
     assert_eq!(turn("two", 0, long).await, Some(7), "it is over");
     assert_eq!(turn("one", 8, long).await, None);
     assert_eq!(turn("two", 5, Duration::ZERO).await, Some(7), "the cursor never goes back; and the turn is given up");
