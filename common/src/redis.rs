@@ -53,7 +53,7 @@ struct Shared {
 
 enum Place {
     /// All keys are at one server.
-    One(Node),
+    One(Box<Node>),
     /// Each key is at the master that has its slot.
     Cluster(Arc<Cluster>),
 }
@@ -73,7 +73,7 @@ impl RedisServer {
         let files = TlsFiles::of(config);
         files.read()?;
         let refused = |reason| RedisError::from((ErrorKind::InvalidClientConfig, "the URL", reason));
-        let one = |address| Place::One(Node::new(address, limits));
+        let one = |address| Place::One(Box::new(Node::new(address, limits)));
         let place = match RedisUrl::parse(&config.url).map_err(refused)? {
             RedisUrl::Server(info) => one(Address::server(info, files)),
             RedisUrl::Sentinel { nodes, service } => one(Address::of_sentinels(nodes, service, files)),

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use common::config::ServerConfig;
+use common::host_gate::HostGate;
+use common::host_gate::redis::RedisGate;
 use common::redis::testing::cluster::Clustered;
 use common::redis::testing::groups::Watched;
 use common::redis::{RedisServer, Slot};
 use common::time::Timestamp;
+use load_tests::Record;
 use tokio::time::Instant;
 
 use super::harness::{Kind, Role, Servers, Urls};
@@ -127,12 +130,14 @@ async fn masters_are_lost(mut group: Group) {
     load.cluster.watch_versions(&database).await;
     let (is_cluster, shards) = (matches!(group, Group::Cluster(_)), SHARDS.to_string());
     let variables: &[(&str, &str)] = if is_cluster { &[("FEEDFLEET_SCHEDULE__SHARDS", &shards)] } else { &[] };
+    // A gate that is loaded first would gather all feeds at the moment of its opening.
+    let server = RedisServer::connect(&ServerConfig::at(&urls.redis), &load.cluster.namespace).unwrap();
+    let parts = server.parts(SHARDS.into());
+    RedisGate::new(server, Duration::ZERO).open_new(now()).await.unwrap();
     let kinds = [Kind::Scheduler, Kind::Scheduler, Kind::Worker, Kind::Worker];
     let start = |kind| load.cluster.start_with(kind, &urls, variables);
     let mut roles: Vec<Role> = kinds.into_iter().map(start).collect();
     load.warm_up().await;
-    let parts =
-        RedisServer::connect(&ServerConfig::at(&urls.redis), &load.cluster.namespace).unwrap().parts(SHARDS.into());
 
     let (mut troubled, mut slowest) = (Vec::new(), Duration::ZERO);
     for round in 0..rounds() {
@@ -161,7 +166,7 @@ async fn masters_are_lost(mut group: Group) {
         load.until_stored().await;
         troubled.extend(moments_since(begun));
     }
-    let truth = load.truth();
+    let (truth, settled) = (load.truth(), now());
     tokio::time::sleep(size.worst_gap()).await;
     load.until_known(&truth).await;
     let log = load.origin.log();
@@ -177,6 +182,8 @@ async fn masters_are_lost(mut group: Group) {
         load.manners(&log, &[]),
     );
     assert_eq!((lost.len(), doubled, twice), (0, 0, 0), "{lost:?}");
+    let last: Vec<Record> = log.iter().filter(|record| record.wall >= settled).cloned().collect();
+    assert!(load.longest_silence(&last, now()) <= size.longest_gap());
     load.manners(&log, &troubled).assert_clean();
 }
 

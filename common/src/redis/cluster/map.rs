@@ -26,13 +26,14 @@ impl Map {
     pub(super) fn of_answers(answers: &[(String, String)], by_name: bool) -> Option<Self> {
         let mut map = Map { masters: Vec::new(), owners: vec![None; usize::from(SLOTS)] };
         let mut epochs = vec![0_u64; usize::from(SLOTS)];
-        for master in answers.iter().flat_map(|(asked, answer)| described(asked, answer, by_name)) {
-            let known = map.masters.iter().position(|address| *address == master.address);
-            let index = known.unwrap_or_else(|| {
-                map.masters.push(master.address);
-                map.masters.len() - 1
-            });
-            let index = u16::try_from(index).ok()?;
+        let described: Vec<Described> =
+            answers.iter().flat_map(|(asked, answer)| described(asked, answer, by_name)).collect();
+        // Sorted, so that maps that say the same are equal.
+        map.masters = described.iter().map(|master| master.address.clone()).collect();
+        map.masters.sort_unstable();
+        map.masters.dedup();
+        for master in described {
+            let index = u16::try_from(map.masters.binary_search(&master.address).ok()?).ok()?;
             for slot in master.slots.iter().flat_map(|(first, last)| *first..=(*last).min(SLOTS - 1)).map(usize::from) {
                 if map.owners[slot].is_none() || epochs[slot] < master.epoch {
                     map.owners[slot] = Some(index);
@@ -40,7 +41,6 @@ impl Map {
                 }
             }
         }
-        // A master may have lost all of its slots to a higher epoch.
         map.owners.iter().any(Option::is_some).then_some(map)
     }
 

@@ -32,10 +32,12 @@ impl RedisSchedule {
         let asked: Vec<(&Shard, usize)> = asked.map(|(shard, part)| (*shard, part)).collect();
         let answers =
             join_all(asked.iter().map(|(shard, part)| self.claim_shard(shard, now, *part, lease, urgent))).await;
-        let (mut claims, mut failure, mut unasked) = (Vec::new(), None, turn.split_off(asked.len()));
+        let (mut claims, mut failure, mut answered) = (Vec::new(), None, false);
+        let mut unasked = turn.split_off(asked.len());
         for ((shard, part), answer) in asked.into_iter().zip(answers) {
             match answer {
                 Ok(claimed) => {
+                    answered = true;
                     // A shard that did not fill its part has nothing else.
                     unasked.extend((claimed.len() >= part).then_some(shard));
                     claims.extend(claimed);
@@ -43,19 +45,21 @@ impl RedisSchedule {
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        let some_answered = failure.is_none() || !claims.is_empty() || !unasked.is_empty();
         for shard in unasked {
             let left = limit.saturating_sub(claims.len());
             if left > 0 && count > 1 {
                 match self.claim_shard(shard, now, left, lease, urgent).await {
-                    Ok(claimed) => claims.extend(claimed),
+                    Ok(claimed) => {
+                        answered = true;
+                        claims.extend(claimed);
+                    }
                     Err(error) => failure = failure.or(Some(error)),
                 }
             }
         }
         // What some have claimed is claimed, whatever became of the others.
         match failure {
-            Some(error) if claims.is_empty() && !some_answered => Err(error),
+            Some(error) if !answered => Err(error),
             _ => Ok(claims),
         }
     }
