@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::*;
 use crate::config::ServerConfig;
 use crate::host::HostLimits;
+use crate::redis::rights;
 use crate::redis::testing::cluster::Clustered;
 use crate::time::SystemClock;
 use crate::url::FeedId;
@@ -182,4 +183,29 @@ async fn a_group_that_moves_to_another_server_is_loaded_there() {
         let answer = reserve(&scheduler, &hosts[..1], LIMITS).await[0];
         assert!(matches!(answer, Reservation::Refused { until } if until == hold), "{answer:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_with_the_printed_rights_does_its_work_over_a_cluster_and_nothing_else() {
+    let cluster = Clustered::started(3, false);
+    let nodes = rights::servers(&cluster.url()).await.unwrap();
+    assert_eq!(nodes.len(), 3, "{nodes:?}");
+    // Of "secret".
+    let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+    for node in &nodes {
+        rights::set_user(node, "worker", hash, &rights::of_worker("lost")).await.unwrap();
+    }
+    let url = cluster.url().replace("redis-cluster://", "redis-cluster://worker:secret@");
+    let open = |namespace| RedisGate::new(RedisServer::connect(&ServerConfig::at(&url), namespace).unwrap(), FETCH);
+    let (worker, scheduler) = (open("lost"), gate(&cluster));
+    opened(&scheduler, &[]).await;
+    worker.check_whole(&SystemClock).await.unwrap();
+    for host in &hosts()[..20] {
+        started(&worker, host, QUICK, 1).await;
+        worker.hold(&[(host.clone(), now().after(PATIENCE))], now()).await.unwrap();
+    }
+    assert_eq!(worker.held(now()).await.unwrap(), 20);
+    assert_eq!(worker.shown_rules(None).await.unwrap(), None);
+    let refused = open("other").begin_loading(now()).await.unwrap_err();
+    assert!(crate::causes::causes(&refused).to_lowercase().contains("noperm"), "{refused:?}");
 }
