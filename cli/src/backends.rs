@@ -98,7 +98,10 @@ impl Links {
 
     /// Why these cannot be used now, if they cannot.
     pub(crate) async fn check(&self, clock: &dyn Clock) -> Result<(), String> {
-        self.gate.check(clock).await.map_err(|error| format!("the host gate is not usable: {}", causes(&error)))?;
+        self.gate
+            .check_whole(clock)
+            .await
+            .map_err(|error| format!("the host gate is not usable: {}", causes(&error)))?;
         self.jobs.check().await.map_err(|error| format!("the queue of jobs is not usable: {}", causes(&error)))?;
         self.reports.check().await.map_err(|error| format!("the queue of reports is not usable: {}", causes(&error)))
     }

@@ -1,29 +1,35 @@
-//! A Redis server as the seams use it, or the master that sentinels name: one multiplexed connection per process and server, made
-//! when it is first needed and again whenever it is lost, and scripts that run over it.
+//! A Redis server as the seams use it, the master that sentinels name, or a Redis Cluster: one multiplexed connection per process and
+//! server, made when it is first needed and again whenever it is lost, and scripts that run over it.
 //!
 //! A server that is away or stands still costs every caller a bounded time and an error; nobody waits for its return, and
 //! the first call after it finds the way back. What is not in here: what the scripts do, and any retry beyond the one that a
 //! lost connection asks for. Every script must bear being run twice, because one that timed out may still have run.
 
 mod address;
+mod cluster;
 mod error;
 mod node;
 pub mod rights;
+mod slot;
 #[cfg(any(test, feature = "conformance"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ::redis::{ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation};
+use ::redis::{ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation, ServerErrorKind};
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use self::address::{Address, TlsFiles};
+use self::cluster::Cluster;
 pub use self::error::ServerError;
 use self::node::{Limits, Node};
+pub use self::slot::{Part, Slot};
 use crate::config::{RedisUrl, ServerConfig};
 use crate::time::{Clock, Timestamp, clocks_agree};
 
@@ -37,13 +43,24 @@ pub struct RedisServer {
 }
 
 struct Shared {
-    node: Node,
+    place: Place,
     limits: Limits,
     namespace: String,
     check: Script,
     /// A difference between the clocks was logged, and still exists.
     skewed: AtomicBool,
 }
+
+enum Place {
+    /// All keys are at one server.
+    One(Box<Node>),
+    /// Each key is at the master that has its slot.
+    Cluster(Arc<Cluster>),
+}
+
+/// What [`RedisServer::check`] found for each part: nothing where another part of the same server was checked, or else the value of the
+/// part's key.
+pub type Checked = Vec<Option<Result<Option<String>, ServerError>>>;
 
 impl RedisServer {
     /// The Redis that the configuration names. Only an unreadable URL and unreadable files are errors: whether the server is
@@ -56,12 +73,14 @@ impl RedisServer {
         let files = TlsFiles::of(config);
         files.read()?;
         let refused = |reason| RedisError::from((ErrorKind::InvalidClientConfig, "the URL", reason));
-        let address = match RedisUrl::parse(&config.url).map_err(refused)? {
-            RedisUrl::Server(info) => Address::server(info, files),
-            RedisUrl::Sentinel { nodes, service } => Address::of_sentinels(nodes, service, files),
+        let one = |address| Place::One(Box::new(Node::new(address, limits)));
+        let place = match RedisUrl::parse(&config.url).map_err(refused)? {
+            RedisUrl::Server(info) => one(Address::server(info, files)),
+            RedisUrl::Sentinel { nodes, service } => one(Address::of_sentinels(nodes, service, files)),
+            RedisUrl::Cluster { nodes } => Place::Cluster(Arc::new(Cluster::new(nodes, files, limits))),
         };
         let shared = Shared {
-            node: Node::new(address, limits),
+            place,
             limits,
             namespace: namespace.to_owned(),
             check: Script::new(include_str!("redis/check.lua")),
@@ -75,16 +94,40 @@ impl RedisServer {
         &self.shared.namespace
     }
 
-    /// Runs a script that may run twice: after a connection that broke before the answer it is sent once more. `fill` gets
-    /// the run of the server's process, for what must not outlive it.
+    /// Returns whether the servers are a cluster, whose masters each keep some of the parts.
+    pub fn is_cluster(&self) -> bool {
+        matches!(self.shared.place, Place::Cluster(_))
+    }
+
+    /// Returns the part for what is kept once.
+    pub fn whole(&self) -> Part {
+        Part::whole(self.namespace())
+    }
+
+    /// Returns parts that spread evenly over the masters of a cluster.
+    pub fn parts(&self, count: usize) -> Vec<Part> {
+        let part = if self.is_cluster() { Part::spread } else { Part::anywhere };
+        (0..count).map(|number| part(self.namespace(), number, count)).collect()
+    }
+
+    /// Runs a script at the server that keeps a part. The script may run twice: after a connection that broke before the answer it is
+    /// sent once more. `fill` gets the run of the server's process, for what must not outlive it.
     pub async fn eval<T: FromRedisValue>(
         &self,
+        slot: Slot,
         script: &Script,
         fill: impl Fn(&mut ScriptInvocation<'_>, &str) + Send + Sync,
     ) -> Result<T, ServerError> {
-        let (node, deadline) = (&self.shared.node, Instant::now() + self.shared.limits.call);
+        let deadline = Instant::now() + self.shared.limits.call;
+        let node = match &self.shared.place {
+            Place::One(node) => node,
+            Place::Cluster(cluster) => return cluster.eval(slot, script, &fill, deadline).await,
+        };
         match node.eval(script, &fill, deadline).await {
             Err(ServerError::Unreachable(_)) => node.eval(script, &fill, deadline).await,
+            Err(ServerError::Refused(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::Moved) => {
+                Err(ServerError::Clustered)
+            }
             other => other,
         }
     }
@@ -94,12 +137,38 @@ impl RedisServer {
         self.shared.limits.call
     }
 
-    /// Checks that the server answers, that its clock agrees with ours, and that it keeps what it is given. Returns the value
-    /// of `key`.
-    pub async fn check_reading(&self, key: &str, clock: &dyn Clock) -> Result<Option<String>, ServerError> {
+    /// Checks each server that keeps one of these parts, by the first of its parts: that it answers, that its clock agrees with ours, and
+    /// that it keeps what it is given. Reads the part's key of this name.
+    pub async fn check(&self, parts: &[Part], name: &str, clock: &dyn Clock) -> Checked {
+        let mut servers: HashSet<String> = HashSet::new();
+        let mut checks = Vec::with_capacity(parts.len());
+        for part in parts {
+            let is_first = match self.server_of(part.slot).await {
+                Ok(server) => servers.insert(server),
+                // The check returns the error.
+                Err(_) => servers.insert(String::new()),
+            };
+            checks.push(is_first.then(|| self.check_reading(part.slot, format!("{}{name}", part.tag), clock)));
+        }
+        join_all(checks.into_iter().map(async |check| match check {
+            Some(check) => Some(check.await),
+            None => None,
+        }))
+        .await
+    }
+
+    /// Returns a name of the server that keeps a slot, as far as is known.
+    async fn server_of(&self, slot: Slot) -> Result<String, ServerError> {
+        match &self.shared.place {
+            Place::One(_) => Ok(String::new()),
+            Place::Cluster(cluster) => cluster.owner(slot, Instant::now() + self.shared.limits.call).await,
+        }
+    }
+
+    async fn check_reading(&self, slot: Slot, key: String, clock: &dyn Clock) -> Result<Option<String>, ServerError> {
         let (before, asked) = (clock.now(), Instant::now());
-        let answer = self.eval(&self.shared.check, |call, _| {
-            call.key(key).key(format!("{key}:writable"));
+        let answer = self.eval(slot, &self.shared.check, |call, _| {
+            call.key(&key).key(format!("{key}:writable"));
         });
         let (seconds, micros, policy, refusal, value): (i64, i64, String, String, Option<String>) = answer.await?;
         let theirs = Timestamp::from_millis(seconds * 1000 + micros / 1000);
@@ -125,4 +194,13 @@ impl RedisServer {
             self.shared.skewed.store(false, Ordering::Relaxed);
         }
     }
+}
+
+/// Returns the error of a check that counts: where each part `must_answer` any error, otherwise one of a server that answers, or that
+/// none does. While a server is away, what the others keep goes on.
+pub fn fault(checked: &Checked, must_answer: bool) -> Option<ServerError> {
+    let errors: Vec<&ServerError> = checked.iter().flatten().filter_map(|checked| checked.as_ref().err()).collect();
+    let some_answers = checked.iter().flatten().any(Result::is_ok);
+    let counts = |error: &&&ServerError| must_answer || !some_answers || !error.is_away();
+    errors.iter().find(counts).map(|error| (*error).clone())
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use common::host_gate::GateError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -40,12 +41,18 @@ impl Owed {
 
     /// Sends the gate, in order, what has been owed for this time, until it does not answer.
     async fn settle(&self, poller: &Poller, rest: Duration) {
+        let mut kept = Vec::new();
         while let Some((since, held)) = self.next(rest) {
-            if let Err(error) = poller.release(&held).await {
-                tracing::debug!(error = &error as &dyn std::error::Error, "a release waits for the host gate");
-                return self.lock().push_front((since, held));
+            let Err(error) = poller.release(&held).await else { continue };
+            tracing::debug!(error = &error as &dyn std::error::Error, "a release waits for the host gate");
+            kept.push((since, held));
+            // What is owed to the other parts of the gate does not wait for one that is away.
+            if !matches!(error, GateError::PartAway { .. }) {
+                break;
             }
         }
+        let mut owed = self.lock();
+        kept.into_iter().rev().for_each(|held| owed.push_front(held));
     }
 
     fn next(&self, rest: Duration) -> Option<(Instant, PendingRelease)> {

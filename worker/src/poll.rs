@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use common::config::Config;
 use common::host::HostKey;
-use common::host_gate::{AcquireRequest, Acquired, GateError, HostGate, Isolation, Nonces, Permit, Release};
+use common::host_gate::{
+    AcquireRequest, Acquired, GateError, HostGate, Isolation, Nonces, Permit, Release, UNOPENED_RETRY,
+};
 use common::job::{Detour, FetchJob};
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
@@ -127,16 +129,24 @@ impl Poller {
             nonce: self.nonces.fresh(),
             isolation,
         };
+        let acquired = match self.gate.acquire(&request, started).await {
+            Ok(acquired) => acquired,
+            Err(source) => {
+                // It may have been granted: a start that never was must not count against the feed.
+                let owed = PendingRelease { permit: request.permit(), reported: false, hold: None, last_start: None };
+                if matches!(source, GateError::PartAway { .. }) {
+                    // The feed waits. The jobs beside it are for hosts of other parts.
+                    let deferred = Fetched::unasked(Outcome::Deferred { until: started.after(UNOPENED_RETRY) });
+                    return Ok(Polled::Report(Box::new(report(job, started, deferred)), Some(owed)));
+                }
+                return Err(Unasked { source, owed: Some(Box::new(owed)) });
+            }
+        };
         let report = |outcome, permit: Option<Permit>| {
             let held = permit.map(|permit| PendingRelease { permit, reported: true, hold: None, last_start: None });
             Ok(Polled::Report(Box::new(report(job, started, Fetched::unasked(outcome))), held))
         };
-        let acquired = self.gate.acquire(&request, started).await.map_err(|source| {
-            // It may have been granted: a start that never was must not count against the feed.
-            let owed = PendingRelease { permit: request.permit(), reported: false, hold: None, last_start: None };
-            Unasked { source, owed: Some(Box::new(owed)) }
-        });
-        match acquired? {
+        match acquired {
             // Only now does the fetch begin: the way to the gate may have been long.
             Acquired::Granted(permit) => Ok(self.fetch(job, login.as_ref(), permit, self.clock.now(), deadline).await),
             Acquired::Reported => Ok(Polled::Nothing),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::host_gate::Isolation;
+use common::host_gate::{GateError, Isolation};
 use common::job::FetchJob;
 use common::queue::{Delivery, Queue, Receipt};
 use common::report::FetchReport;
@@ -244,7 +244,10 @@ impl Crew {
     /// The report is safe, so the job is done: what the gate does not take now is sent later.
     async fn release(&self, held: PendingRelease) {
         if let Err(error) = self.poller.release(&held).await {
-            self.lose_gate(&error);
+            // While a part of the gate is away, jobs for the hosts of the others are worked.
+            if !matches!(error, GateError::PartAway { .. }) {
+                self.lose_gate(&error);
+            }
             self.owed.add(held);
         }
     }

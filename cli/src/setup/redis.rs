@@ -1,8 +1,8 @@
 //! A role's user at Redis.
 
 use anyhow::Context;
-use common::config::{Config, ServerConfig, without_password};
-use common::redis::rights::{Kept, of_scheduler, of_worker, set_user};
+use common::config::{Config, without_password};
+use common::redis::rights::{Kept, of_scheduler, of_worker, servers, set_user};
 
 use super::user::{Role, Setup, User, redis_settings};
 
@@ -20,7 +20,7 @@ pub(super) fn setup(config: &Config, user: &User) -> Setup {
 pub(super) async fn apply(config: &Config, user: &User, url: &str) -> anyhow::Result<()> {
     let (hash, rules) = (user.password.redis_hash(), rules(config, user));
     // Each node keeps its own users.
-    for node in ServerConfig::at(url).urls() {
+    for node in servers(url).await.context("cannot ask a Redis Cluster for its nodes")? {
         let set = set_user(&node, &user.name, &hash, &rules).await;
         let shown = without_password(&node);
         if set.with_context(|| format!("cannot set user {} at {shown}", user.name))? == Kept::UntilRestart {

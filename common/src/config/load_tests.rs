@@ -330,6 +330,7 @@ fn no_password_of_a_url_is_shown_wherever_it_stands() {
         ("postgres://ann:zzz@h/db?sslpassword=zzz", "postgres://ann:***@h/db?sslpassword=***"),
         ("redis://h/?Token=zzz", "redis://h/?Token=***"),
         ("redis-sentinel://u:zzz@a:1,b/0?sentinelPassword=zzz", "redis-sentinel://u:***@a:1,b/0?sentinelPassword=***"),
+        ("redis-cluster://u:zzz@a:1,b", "redis-cluster://u:***@a:1,b"),
         ("postgres://h/db?pass%77ord=zzz", "postgres://h/db?password=***"),
         ("ann:zzz@h/db", "***"),
         ("//h?password=zzz", "***"),

@@ -1,5 +1,4 @@
-//! The forms of a Redis URL: one server, or servers that Redis Sentinel watches. A Redis Cluster is refused: the gate's keys are in
-//! one slot.
+//! The forms of a Redis URL: one server, servers that Redis Sentinel watches, or the nodes of a Redis Cluster.
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use url::Url;
@@ -8,7 +7,8 @@ use super::server::hosts_of;
 use super::servers::parse;
 
 /// The scheme of each form, without and with TLS.
-const SCHEMES: [&str; 4] = ["redis-sentinel://", "rediss-sentinel://", "redis://", "rediss://"];
+const SCHEMES: [&str; 6] =
+    ["redis-cluster://", "rediss-cluster://", "redis-sentinel://", "rediss-sentinel://", "redis://", "rediss://"];
 const PARAMETERS: [&str; 1] = ["protocol"];
 const OF_SENTINELS: [&str; 4] = ["protocol", "sentinelServiceName", "sentinelUsername", "sentinelPassword"];
 /// The port of a sentinel, and of a server.
@@ -21,6 +21,8 @@ pub enum RedisUrl {
     Server(ConnectionInfo),
     /// Sentinels that name the master of a service.
     Sentinel { nodes: Vec<ConnectionInfo>, service: Service },
+    /// Some nodes of a Redis Cluster, which name the others.
+    Cluster { nodes: Vec<ConnectionInfo> },
 }
 
 /// What sentinels watch, and the credentials that they want of a client; none without.
@@ -40,11 +42,6 @@ impl std::fmt::Debug for Service {
 impl RedisUrl {
     /// Parses a URL. The reason of a refusal contains no password, and fits after the name of the key.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if text.starts_with("redis-cluster:") || text.starts_with("rediss-cluster:") {
-            return Err(
-                "names a Redis Cluster, which is not supported: use one server, or redis-sentinel://".to_owned()
-            );
-        }
         let scheme = SCHEMES.into_iter().find(|scheme| text.starts_with(scheme));
         let scheme = scheme.ok_or_else(|| format!("must begin with one of {}", SCHEMES.join(", ")))?;
         let form = scheme.trim_end_matches("://").split('-').nth(1);
@@ -62,9 +59,14 @@ impl RedisUrl {
         match (form, &nodes[..]) {
             (None, [server]) => Ok(RedisUrl::Server(server.clone())),
             (None, _) => {
-                Err("names several servers: write redis-sentinel:// and the hosts of the sentinels that watch them"
+                Err("names several servers: write redis-cluster:// and the nodes of a Redis Cluster, or redis-sentinel:// and \
+                     the hosts of the sentinels that watch the servers"
                     .to_owned())
             }
+            (Some("cluster"), nodes) if nodes.iter().any(|node| node.redis_settings().db() != 0) => {
+                Err("names a database: a Redis Cluster has number 0 only".to_owned())
+            }
+            (Some("cluster"), _) => Ok(RedisUrl::Cluster { nodes }),
             (Some(_), _) => Ok(RedisUrl::Sentinel { service: service(&urls[0])?, nodes }),
         }
     }
@@ -112,6 +114,11 @@ mod tests {
         assert_eq!((server.username(), server.password(), server.db()), (Some("u"), Some("p@"), 3));
         let wanted = Service { name: "main".into(), username: None, password: Some("s&t".into()) };
         assert_eq!(service, wanted);
+        let url = "rediss-cluster://u:p@a,b:7,[::1]:8/";
+        let Ok(RedisUrl::Cluster { nodes }) = RedisUrl::parse(url) else { panic!("{url}") };
+        assert_eq!(addresses(&nodes), ["a:6379", "b:7", "::1:8"]);
+        assert!(nodes.iter().all(|node| node.redis_settings().username() == Some("u")));
+        assert!(nodes.iter().all(|node| matches!(node.addr(), ConnectionAddr::TcpTls { .. })));
     }
 
     #[test]
@@ -120,14 +127,16 @@ mod tests {
             ("redis://:secret@h/abc", "database number"),
             ("redis://:secret@h/?timeout=3", "unknown parameter timeout"),
             ("redis://:secret@h/?protocol=9", "protocol"),
-            ("redis://:secret@a,b/", "write redis-sentinel:// and the hosts of the sentinels"),
+            ("redis://:secret@a,b/", "write redis-cluster:// and the nodes"),
+            ("redis://:secret@a,b/", "or redis-sentinel:// and the hosts of the sentinels"),
             ("redis://:secret@a/?sentinelServiceName=main", "unknown parameter sentinelServiceName"),
             ("redis-sentinel://:secret@a,b/", "has no sentinelServiceName"),
             ("redis-sentinel://:secret@a,b/?sentinelservicename=m", "did you mean sentinelServiceName?"),
             ("redis-sentinel://:secret@a,b:x/?sentinelServiceName=m", "invalid port"),
             ("redis-sentinel://:secret@a,,b/?sentinelServiceName=m", "host"),
-            ("redis-cluster://:secret@a,b/", "not supported"),
-            ("redis-sentinal://:secret@a,b/", "must begin with one of redis-sentinel://"),
+            ("redis-cluster://:secret@a,b/3", "number 0 only"),
+            ("redis-cluster://:secret@a,b/?sentinelServiceName=m", "unknown parameter sentinelServiceName"),
+            ("redis-sentinal://:secret@a,b/", "must begin with one of redis-cluster://"),
         ] {
             let reason = RedisUrl::parse(url).unwrap_err();
             assert!(reason.contains(says) && !reason.contains("secret"), "{url}: {reason:?} should say {says:?}");

@@ -14,29 +14,47 @@ use crate::url::{FeedId, Version};
 /// Stamps the suite for one implementation: `$make` is a closure that gives a future of a new gate without a past.
 #[macro_export]
 macro_rules! host_gate_conformance {
+    (@tests $make:expr; $($name:ident)+) => {
+        $($crate::host_gate_conformance!($make; $name);)+
+    };
+    (@in_turn $make:expr; $($name:ident)+) => {
+        $(
+            println!(stringify!($name));
+            $crate::host_gate::conformance::$name(&$make().await).await;
+        )+
+    };
+    (@all $form:ident $make:expr) => {
+        $crate::host_gate_conformance!(@$form $make;
+            an_unopened_gate_refuses_everything
+            a_gate_that_never_asked_anybody_opens_at_once
+            starts_are_a_gap_apart_after_the_burst
+            at_most_parallel_places_are_outstanding
+            a_ticket_ends_with_its_job_and_once_redeemed_with_the_permit
+            an_unknown_ticket_is_not_now
+            acquire_rechecks_the_gap_without_charging_twice
+            a_hold_stops_reservations_and_reserved_jobs_and_never_shrinks
+            a_block_stops_everything_and_is_lifted_without_touching_a_hold
+            a_block_is_there_before_the_gate_opens_and_frees_no_place
+            rules_are_shown_to_whoever_does_not_know_them
+            a_reported_version_is_not_granted_again
+            a_deferred_version_is_granted_again
+            one_feed_has_one_live_permit
+            release_frees_only_what_its_own_acquire_took
+            a_version_that_started_three_times_without_a_report_is_crashed
+            a_suspect_starts_only_in_isolation_and_loses_nothing_by_asking
+            an_acquire_whose_answer_was_lost_is_released_by_its_name
+            a_redirect_hop_is_charged_to_the_host_it_goes_to
+            a_hop_on_the_own_host_waits_for_the_gap_but_not_for_itself
+            a_cancelled_ticket_frees_its_place
+            a_request_that_left_late_moves_the_next_start_by_the_gates_own_clock
+        );
+    };
     ($make:expr) => {
-        $crate::host_gate_conformance!($make; an_unopened_gate_refuses_everything);
-        $crate::host_gate_conformance!($make; a_gate_that_never_asked_anybody_opens_at_once);
-        $crate::host_gate_conformance!($make; starts_are_a_gap_apart_after_the_burst);
-        $crate::host_gate_conformance!($make; at_most_parallel_places_are_outstanding);
-        $crate::host_gate_conformance!($make; a_ticket_ends_with_its_job_and_once_redeemed_with_the_permit);
-        $crate::host_gate_conformance!($make; an_unknown_ticket_is_not_now);
-        $crate::host_gate_conformance!($make; acquire_rechecks_the_gap_without_charging_twice);
-        $crate::host_gate_conformance!($make; a_hold_stops_reservations_and_reserved_jobs_and_never_shrinks);
-        $crate::host_gate_conformance!($make; a_block_stops_everything_and_is_lifted_without_touching_a_hold);
-        $crate::host_gate_conformance!($make; a_block_is_there_before_the_gate_opens_and_frees_no_place);
-        $crate::host_gate_conformance!($make; rules_are_shown_to_whoever_does_not_know_them);
-        $crate::host_gate_conformance!($make; a_reported_version_is_not_granted_again);
-        $crate::host_gate_conformance!($make; a_deferred_version_is_granted_again);
-        $crate::host_gate_conformance!($make; one_feed_has_one_live_permit);
-        $crate::host_gate_conformance!($make; release_frees_only_what_its_own_acquire_took);
-        $crate::host_gate_conformance!($make; a_version_that_started_three_times_without_a_report_is_crashed);
-        $crate::host_gate_conformance!($make; a_suspect_starts_only_in_isolation_and_loses_nothing_by_asking);
-        $crate::host_gate_conformance!($make; an_acquire_whose_answer_was_lost_is_released_by_its_name);
-        $crate::host_gate_conformance!($make; a_redirect_hop_is_charged_to_the_host_it_goes_to);
-        $crate::host_gate_conformance!($make; a_hop_on_the_own_host_waits_for_the_gap_but_not_for_itself);
-        $crate::host_gate_conformance!($make; a_cancelled_ticket_frees_its_place);
-        $crate::host_gate_conformance!($make; a_request_that_left_late_moves_the_next_start_by_the_gates_own_clock);
+        $crate::host_gate_conformance!(@all tests $make);
+    };
+    // In a test that has to prepare something for all of them.
+    ($make:expr; in_turn) => {
+        $crate::host_gate_conformance!(@all in_turn $make);
     };
     ($make:expr; $name:ident) => {
         #[tokio::test]

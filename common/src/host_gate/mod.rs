@@ -213,6 +213,15 @@ pub enum GateError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// One of its servers is away. What concerns the others was done.
+    #[error("a part of the host gate could not {action}")]
+    PartAway {
+        /// What was being attempted.
+        action: &'static str,
+        /// Why it failed.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
 }
 
 /// See the module's page for what an implementation guarantees.
@@ -257,6 +266,11 @@ pub trait HostGate: Send + Sync {
     /// `Some` while the gate has lost its memory and the holds must be loaded again.
     async fn begin_loading(&self, now: Timestamp) -> Result<Option<LoadMark>, GateError>;
 
+    /// Returns whether what the mark stands for has to do with a host: holds of others need not be loaded before [`Self::open`].
+    fn is_lost(&self, _mark: &LoadMark, _host: &HostKey) -> bool {
+        true
+    }
+
     /// Opens the gate after the holds were loaded; false if it lost its memory again since `mark` was given, or if requests
     /// from before the loss could still be out when it was given: then a new loading must begin.
     async fn open(&self, mark: &LoadMark, now: Timestamp) -> Result<bool, GateError>;
@@ -264,9 +278,14 @@ pub trait HostGate: Send + Sync {
     /// Opens the gate of a fleet that never asked anybody: there is no gap to wait for and no hold to load.
     async fn open_new(&self, now: Timestamp) -> Result<(), GateError>;
 
-    /// Checks that the gate can be used and that its clock agrees with ours: readiness depends on it. The clock is read
-    /// around the question, so that a stall of ours is not mistaken for a wrong clock.
+    /// Checks that the gate can be used, at least in part, and that its clock agrees with ours. The clock is read around the question,
+    /// so that a stall of ours is not mistaken for a wrong clock.
     async fn check(&self, clock: &dyn Clock) -> Result<(), GateError>;
+
+    /// The same of all its parts: readiness depends on it.
+    async fn check_whole(&self, clock: &dyn Clock) -> Result<(), GateError> {
+        self.check(clock).await
+    }
 
     /// Hosts that are held or blocked now.
     async fn held(&self, now: Timestamp) -> Result<usize, GateError>;

@@ -32,7 +32,7 @@ enum Place {
 }
 
 /// The files for TLS; empty where there are none.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct TlsFiles {
     ca: String,
     certificate: String,

@@ -1,8 +1,9 @@
 //! Why a Redis server did not do what it was asked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::RedisError;
+use ::redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::time::ClocksDiffer;
 
@@ -27,4 +28,41 @@ pub enum ServerError {
     /// Its memory is full, it is a replica, or its disk is.
     #[error("redis accepts no writes: {0}; if its memory is full, raise maxmemory or remove what else is in it")]
     ReadOnly(String),
+    /// It is a node of a cluster, and the URL names it as a server of its own.
+    #[error("redis is a node of a Redis Cluster: write redis-cluster://HOST:PORT,HOST:PORT")]
+    Clustered,
+    /// No master of the cluster has the slot of a key.
+    #[error("no master of the Redis Cluster has slot {0}")]
+    Unserved(u16),
+    /// A node of a cluster.
+    #[error("node {node} of the Redis Cluster")]
+    Node {
+        /// Its host and port.
+        node: Arc<str>,
+        /// What it did, or did not do.
+        #[source]
+        source: Box<ServerError>,
+    },
+}
+
+impl ServerError {
+    /// Returns whether the server, or the node of the cluster, cannot be used at all, so that others may still be.
+    pub fn is_away(&self) -> bool {
+        match self {
+            ServerError::Unreachable(_) | ServerError::Silent(_) | ServerError::Unserved(_) => true,
+            ServerError::Node { source, .. } => source.is_away(),
+            ServerError::Refused(error) => matches!(
+                error.kind(),
+                ErrorKind::Server(
+                    ServerErrorKind::TryAgain
+                        | ServerErrorKind::ClusterDown
+                        | ServerErrorKind::MasterDown
+                        | ServerErrorKind::BusyLoading
+                        | ServerErrorKind::Moved
+                        | ServerErrorKind::Ask
+                )
+            ),
+            _ => false,
+        }
+    }
 }

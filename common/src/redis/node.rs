@@ -1,12 +1,14 @@
 //! One connection to one server, made when it is first needed and again whenever it is lost.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{
-    AsyncConnectionConfig, ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation, ServerErrorKind,
+    AsyncConnectionConfig, Cmd, ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation, ServerErrorKind,
 };
+use futures_util::FutureExt;
 use tokio::sync::Mutex;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -43,6 +45,10 @@ pub(super) struct Node {
     link: std::sync::Mutex<Option<Link>>,
     /// Held by the task that connects; the others wait, each until its own deadline.
     attempts: Mutex<Attempts>,
+    /// Why there is no connection, after a failed attempt or a timeout, until there is one.
+    trouble: std::sync::Mutex<Option<ServerError>>,
+    /// A task connects for [`Node::eval_promptly`].
+    reconnecting: AtomicBool,
 }
 
 #[derive(Default)]
@@ -69,7 +75,14 @@ struct Link {
 
 impl Node {
     pub(super) fn new(address: Address, limits: Limits) -> Self {
-        Node { address, limits, link: std::sync::Mutex::default(), attempts: Mutex::default() }
+        Node {
+            address,
+            limits,
+            link: std::sync::Mutex::default(),
+            attempts: Mutex::default(),
+            trouble: std::sync::Mutex::default(),
+            reconnecting: AtomicBool::new(false),
+        }
     }
 
     /// Runs a script. `fill` gets the run of the server's process.
@@ -79,11 +92,52 @@ impl Node {
         fill: &(impl Fn(&mut ScriptInvocation<'_>, &str) + Send + Sync),
         deadline: Instant,
     ) -> Result<T, ServerError> {
-        let mut link = self.link_by(deadline).await?;
+        let link = self.link_by(deadline).await?;
+        self.eval_over(link, script, fill, deadline).await
+    }
+
+    /// Runs a script as [`Self::eval`] does, but waits for a first connection only: after a failed attempt or a timeout every
+    /// call fails immediately until a task has connected, so that a node that is away delays no call to the others.
+    pub(super) async fn eval_promptly<T: FromRedisValue>(
+        self: &Arc<Self>,
+        script: &Script,
+        fill: &(impl Fn(&mut ScriptInvocation<'_>, &str) + Send + Sync),
+        deadline: Instant,
+    ) -> Result<T, ServerError> {
+        let link = self.link_promptly(deadline).await?;
+        self.eval_over(link, script, fill, deadline).await
+    }
+
+    /// Sends a command, over a connection that is made as for [`Self::eval_promptly`]. An answer that comes too late closes
+    /// nothing: the command may have waited for a slow script.
+    pub(super) async fn query_promptly<T: FromRedisValue>(
+        self: &Arc<Self>,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> Result<T, ServerError> {
+        let mut link = self.link_promptly(deadline).await?;
+        match timeout_at(deadline, command.query_async(&mut link.connection)).await {
+            Ok(answer) => self.judged(Ok(answer), link.number),
+            Err(_) => Err(self.silent()),
+        }
+    }
+
+    async fn eval_over<T: FromRedisValue>(
+        &self,
+        mut link: Link,
+        script: &Script,
+        fill: &(impl Fn(&mut ScriptInvocation<'_>, &str) + Send + Sync),
+        deadline: Instant,
+    ) -> Result<T, ServerError> {
         let mut invocation = script.prepare_invoke();
         fill(&mut invocation, &link.run);
         let answer = timeout_at(deadline, invocation.invoke_async(&mut link.connection)).await;
         self.judged(answer, link.number)
+    }
+
+    /// Returns whether the last attempt to connect failed, or an answer did not come, and there is no connection since then.
+    pub(super) fn is_in_trouble(&self) -> bool {
+        crate::lock(&self.trouble).is_some()
     }
 
     /// Returns an answer, or closes the connection that brought none.
@@ -96,7 +150,9 @@ impl Node {
             }
             Ok(Err(error)) => Err(ServerError::Refused(error)),
             Err(_) => {
-                self.close(link);
+                if self.close(link) {
+                    *crate::lock(&self.trouble) = Some(self.silent());
+                }
                 Err(self.silent())
             }
         }
@@ -108,6 +164,20 @@ impl Node {
 
     async fn link_by(&self, deadline: Instant) -> Result<Link, ServerError> {
         timeout_at(deadline, self.link()).await.unwrap_or_else(|_| Err(self.silent()))
+    }
+
+    async fn link_promptly(self: &Arc<Self>, deadline: Instant) -> Result<Link, ServerError> {
+        let trouble = crate::lock(&self.trouble).clone();
+        let Some(error) = trouble else { return self.link_by(deadline).await };
+        if !self.reconnecting.swap(true, Ordering::AcqRel) {
+            let node = Arc::clone(self);
+            tokio::spawn(async move {
+                // Why it failed is returned by the next calls.
+                let _ = node.link().await;
+                node.reconnecting.store(false, Ordering::Release);
+            });
+        }
+        Err(error)
     }
 
     /// The connection, made now if there is none. Attempts are spaced: between two of them everybody fails at once.
@@ -123,12 +193,14 @@ impl Node {
             return Err(failure.error.clone());
         }
         let limits = self.limits;
-        let error = match timeout(limits.connect, greet(&self.address, limits)).await {
+        // Boxed, because its type is deep.
+        let error = match timeout(limits.connect, greet(&self.address, limits).boxed()).await {
             Ok(Ok((connection, run))) => {
                 attempts.connections += 1;
                 attempts.failure = None;
                 let link = Link { number: attempts.connections, connection, run };
                 *self.current() = Some(link.clone());
+                *crate::lock(&self.trouble) = None;
                 return Ok(link);
             }
             Ok(Err(error)) => ServerError::Unreachable(error),
@@ -136,12 +208,13 @@ impl Node {
         };
         let pause = attempts.failure.as_ref().map_or(FIRST_PAUSE, |last| (last.pause * 2).min(LONGEST_PAUSE));
         attempts.failure = Some(Failure { error: error.clone(), pause, at: Instant::now() });
+        *crate::lock(&self.trouble) = Some(error.clone());
         Err(error)
     }
 
-    /// Forgets a connection that failed, unless another one took its place already.
-    fn close(&self, number: u64) {
-        self.current().take_if(|link| link.number == number);
+    /// Forgets a connection that failed, unless another one took its place already; returns whether it did.
+    fn close(&self, number: u64) -> bool {
+        self.current().take_if(|link| link.number == number).is_some()
     }
 
     /// Returns whether there is a connection.

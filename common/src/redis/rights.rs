@@ -5,22 +5,13 @@
 
 use ::redis::{Client, RedisError};
 
-/// What connecting and running scripts needs: `INFO` and `TIME` are used by checks; `SELECT`, `ROLE`, `CLUSTER SLOTS`, `READONLY` and
-/// `ASKING` only by some URLs.
-const CONNECTION: [&str; 12] = [
-    "evalsha",
-    "eval",
-    "script|load",
-    "info",
-    "time",
-    "ping",
-    "select",
-    "role",
-    "cluster|slots",
-    "cluster|nodes",
-    "readonly",
-    "asking",
-];
+use super::cluster::all_addresses;
+use crate::config::{ServerConfig, hosts_of};
+
+/// What connecting and running scripts needs: `INFO` and `TIME` are used by checks; `SELECT`, `ROLE` and `CLUSTER NODES` only by some
+/// URLs.
+const CONNECTION: [&str; 9] =
+    ["evalsha", "eval", "script|load", "info", "time", "ping", "select", "role", "cluster|nodes"];
 /// What the gate's scripts call.
 const GATE: [&str; 8] = ["get", "set", "del", "pexpire", "zadd", "zcount", "zrange", "zremrangebyscore"];
 /// What the schedule's scripts call beyond.
@@ -68,6 +59,32 @@ pub enum Kept {
     Saved,
     /// It has neither.
     UntilRestart,
+}
+
+/// Returns the URL of each server that keeps users of its own, from an administrator's URL: of a Redis Cluster all nodes, as the first
+/// that answers names them.
+pub async fn servers(url: &str) -> Result<Vec<String>, RedisError> {
+    let named = ServerConfig::at(url).urls();
+    if !url.starts_with("redis-cluster:") && !url.starts_with("rediss-cluster:") {
+        return Ok(named);
+    }
+    let mut failure = None;
+    for seed in named.iter().map(|url| url.replacen("-cluster:", ":", 1)) {
+        let (before, after) = hosts_of(&seed).map(|(before, _, after)| (before, after)).unwrap_or_default();
+        match nodes(&seed).await {
+            Ok(nodes) => return Ok(nodes.iter().map(|node| format!("{before}{node}{after}")).collect()),
+            Err(error) => failure = Some(error),
+        }
+    }
+    failure.map_or(Ok(Vec::new()), Err)
+}
+
+async fn nodes(seed: &str) -> Result<Vec<String>, RedisError> {
+    let client = Client::open(seed)?;
+    let mut connection = client.get_multiplexed_async_connection().await?;
+    let answer: String = ::redis::cmd("CLUSTER").arg("NODES").query_async(&mut connection).await?;
+    let by_name = seed.starts_with("rediss:");
+    Ok(all_addresses(&client.get_connection_info().addr().to_string(), &answer, by_name))
 }
 
 /// Sets a user at the server of this administrator's URL: on, with this hash as its only password and these rules.

@@ -1,6 +1,7 @@
 //! Redis servers for tests: the shared one of `dev/services`, and private ones that a test may stop, kill and restore.
 #![expect(clippy::unwrap_used, reason = "for tests")]
 
+pub mod cluster;
 pub mod groups;
 
 use std::net::TcpStream;
@@ -130,6 +131,11 @@ impl PrivateServer {
     pub fn signal(&self, signal: &str) {
         let pid = self.process.as_ref().expect("it runs").id();
         assert!(Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status().unwrap().success());
+    }
+
+    /// Whether it was started, and not killed since then. A frozen one does.
+    pub fn is_running(&self) -> bool {
+        self.process.is_some()
     }
 
     /// Kills it.

@@ -1,5 +1,6 @@
 //! Servers that are absent, stand still, break off, or are not what they should be.
 
+mod cluster;
 mod sentinel;
 mod tls;
 
@@ -16,7 +17,7 @@ fn ping() -> Script {
 }
 
 async fn answers(server: &RedisServer) -> bool {
-    server.eval::<String>(&ping(), |_, _| {}).await.is_ok_and(|answer| answer == "pong")
+    server.eval::<String>(Slot::default(), &ping(), |_, _| {}).await.is_ok_and(|answer| answer == "pong")
 }
 
 /// Waits until the server answers.
@@ -120,11 +121,12 @@ async fn scripts_that_the_server_forgot_are_sent_again() {
 
 #[tokio::test]
 async fn a_server_is_used_only_if_its_clock_agrees_and_it_forgets_nothing() {
-    let judged = async |server: &RedisServer| server.check_reading("key", &SystemClock).await;
+    let judged =
+        async |server: &RedisServer| server.check_reading(Slot::default(), "key".to_owned(), &SystemClock).await;
     let common = shared();
     assert_eq!(judged(&common).await.unwrap(), None);
     let late = ManualClock::new(SystemClock.now().before(Duration::from_secs(5)));
-    let early = common.check_reading("key", &late).await;
+    let early = common.check_reading(Slot::default(), "key".to_owned(), &late).await;
     assert!(matches!(early, Err(ServerError::Clock(_))), "{early:?}");
 
     let private = PrivateServer::started(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
@@ -142,13 +144,14 @@ async fn a_server_is_used_only_if_its_clock_agrees_and_it_forgets_nothing() {
 async fn a_connection_to_a_server_that_became_a_replica_is_left_for_the_primary() {
     let (demoted, promoted) = (PrivateServer::started(&[]), PrivateServer::started(&[]));
     let server = demoted.client("demoted");
-    server.check_reading("key", &SystemClock).await.unwrap();
+    server.check_reading(Slot::default(), "key".to_owned(), &SystemClock).await.unwrap();
     demoted.cli(&["REPLICAOF", "127.0.0.1", &promoted.port.to_string()]);
-    let refused = server.check_reading("key", &SystemClock).await;
+    let refused = server.check_reading(Slot::default(), "key".to_owned(), &SystemClock).await;
     assert!(matches!(refused, Err(ServerError::Unreachable(_))), "{refused:?}");
-    assert!(!server.shared.node.is_connected(), "the connection to the replica was kept");
+    let Place::One(node) = &server.shared.place else { panic!("not a server") };
+    assert!(!node.is_connected(), "the connection to the replica was kept");
     demoted.cli(&["REPLICAOF", "NO", "ONE"]);
-    server.check_reading("key", &SystemClock).await.unwrap();
+    server.check_reading(Slot::default(), "key".to_owned(), &SystemClock).await.unwrap();
 }
 
 #[tokio::test]
@@ -159,7 +162,7 @@ async fn a_wrong_password_is_told_as_such() {
         patient(&url, "secret")
     };
     assert!(answers(&at("right")).await);
-    let refused = at("wrong").eval::<String>(&ping(), |_, _| {}).await.unwrap_err();
+    let refused = at("wrong").eval::<String>(Slot::default(), &ping(), |_, _| {}).await.unwrap_err();
     let told = format!("{:?}", sources(&refused));
     assert!(told.contains("password") || told.contains("auth"), "{told}");
 }
@@ -205,7 +208,7 @@ async fn client_of_rediss() {
     let server =
         RedisServer::connect(&ServerConfig::at(&std::env::var("FEEDFLEET_TEST_REDISS").unwrap()), "tls").unwrap();
     // The first handshake of an unoptimised process on a busy machine may take longer than a call.
-    while let Err(error) = server.eval::<String>(&ping(), |_, _| {}).await {
+    while let Err(error) = server.eval::<String>(Slot::default(), &ping(), |_, _| {}).await {
         let told = format!("{:?}", sources(&error));
         assert!(!told.to_lowercase().contains("certificate"), "{told}");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,11 +1,13 @@
 //! What Redis bears: the schedule's claims beside a bare script that does nothing else (T5), its memory (T13), how long a
 //! lost schedule takes to be filled, and the gate's calls. `redis_bench REDIS_URL [POSTGRES_URL]`, or the schedule in several
-//! sorted sets, `redis_bench REDIS_URL shards FEEDS`; the Redis should be private and empty.
+//! sorted sets, `redis_bench REDIS_URL shards FEEDS`; the Redis should be private and empty. `redis_bench nodes FEEDS` measures the
+//! schedule over clusters that it starts.
 //!
 //! Called by dev/bench.
 
 mod bare;
 mod gate;
+mod nodes;
 mod rebuild;
 mod shards;
 
@@ -37,10 +39,13 @@ const PAGE: usize = 10_000;
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (url, postgres, in_shards) = match &arguments[..] {
+        [part, feeds] if part == "nodes" => return nodes::measure(feeds.parse()?).await,
         [url] => (url, None, None),
         [url, postgres] => (url, Some(postgres), None),
         [url, part, feeds] if part == "shards" => (url, None, Some(feeds.parse()?)),
-        _ => anyhow::bail!("usage: redis_bench REDIS_URL [POSTGRES_URL], or redis_bench REDIS_URL shards FEEDS"),
+        _ => anyhow::bail!(
+            "usage: redis_bench REDIS_URL [POSTGRES_URL], redis_bench REDIS_URL shards FEEDS, or redis_bench nodes FEEDS"
+        ),
     };
     // Emptying a full server takes a while.
     let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(60)));
@@ -52,7 +57,7 @@ async fn main() -> anyhow::Result<()> {
     }
     schedule(&server, connection.clone()).await?;
     empty(connection.clone()).await?;
-    gate::measure(&server, connection.clone()).await?;
+    gate::measure(&server, Some(connection.clone())).await?;
     empty(connection.clone()).await?;
     if let Some(postgres) = postgres {
         rebuild::measure(&server, postgres).await?;

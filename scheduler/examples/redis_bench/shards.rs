@@ -1,6 +1,6 @@
 //! A schedule of 10 million feeds in 1, 4 and 16 sorted sets: memory, how fast feeds are claimed, and how long a claim takes.
 //!
-//! On one server more sets buy no speed, because it has one thread: they are for a Redis cluster, and this tells their price.
+//! On one server more sets buy no speed, because it has one thread: they are for a Redis Cluster, and this measures their price.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ use scheduler::schedule::{Schedule, Slot};
 use crate::{BATCH, LEASE, PAGE, empty, rate, script_time, slot, used_memory};
 
 /// Feeds claimed by each number of claimers.
-const CLAIMS: usize = 200_000;
+pub(crate) const CLAIMS: usize = 200_000;
 /// Schedulers that claim at the same time.
-const AT_ONCE: usize = 4;
+pub(crate) const AT_ONCE: usize = 4;
 
 pub(crate) async fn measure(
     server: &RedisServer,
@@ -73,7 +73,11 @@ async fn row(
 }
 
 /// Feeds a second, and how long each claim took.
-async fn claim(schedule: &Arc<RedisSchedule>, claimers: usize, now: Timestamp) -> anyhow::Result<(f64, Vec<Duration>)> {
+pub(crate) async fn claim(
+    schedule: &Arc<RedisSchedule>,
+    claimers: usize,
+    now: Timestamp,
+) -> anyhow::Result<(f64, Vec<Duration>)> {
     let begun = Instant::now();
     let mut claiming = tokio::task::JoinSet::new();
     for _ in 0..claimers {
@@ -95,7 +99,7 @@ async fn claim(schedule: &Arc<RedisSchedule>, claimers: usize, now: Timestamp) -
     Ok((rate(latencies.len() * BATCH, begun), latencies))
 }
 
-fn percentiles(mut latencies: Vec<Duration>) -> String {
+pub(crate) fn percentiles(mut latencies: Vec<Duration>) -> String {
     latencies.sort();
     let at = |percent: usize| latencies[(latencies.len() - 1) * percent / 100].as_secs_f64() * 1e3;
     format!("{:.2}, {:.2}", at(50), at(99))

@@ -36,6 +36,8 @@ const LASTING: u32 = 2;
 /// Transactions at once.
 const AT_ONCE: usize = 4;
 /// How long to wait before reports that could not be settled are tried again.
+/// Between two tries of reports whose holds a part of the gate cannot take.
+const PART_AWAY_REST: Duration = Duration::from_millis(100);
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a scheduler that could not store reports asks whether it can again, without waiting for one to come.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
@@ -173,9 +175,20 @@ impl Intake {
             }
         }
         let reports = taken.iter().flat_map(|delivery| &delivery.items);
-        match self.results.hold_hosts(reports, now).await {
-            Ok(()) => taken.into_iter().for_each(|delivery| state.gathered.take(delivery)),
-            Err(error) => self.note(state, Err(error)),
+        let Err(failure) = self.results.hold_hosts(reports, now).await else {
+            return taken.into_iter().for_each(|delivery| state.gathered.take(delivery));
+        };
+        let mut failure = Some(failure);
+        // A part of the gate may be away. What needs no hold there does not wait for it; the others return to the queue.
+        for delivery in taken {
+            if self.results.hold_hosts(delivery.items.iter(), now).await.is_ok() {
+                failure = None;
+                state.gathered.take(delivery);
+            }
+        }
+        match failure {
+            Some(error) => self.note(state, Err(error)),
+            None => state.rest_until = Instant::now() + PART_AWAY_REST,
         }
     }
 

@@ -35,7 +35,7 @@ use crate::poll::retire::retire;
 use crate::poll::subject::{planned_subject, subject};
 use crate::push::claim::claim_of_poll;
 use crate::push::wish::Wishes;
-use crate::schedule::{Band, Parking, Schedule, Slot};
+use crate::schedule::{Band, Parking, Schedule, ScheduleError, Slot};
 use store::{Applied, Store, StoreError, Verdict};
 
 /// Turns reports into stored states.
@@ -144,7 +144,7 @@ impl Results {
         if !kept.is_empty() {
             self.store.keep_detours(&kept).await?;
         }
-        self.schedule.put(&slots, now).await?;
+        self.put(&slots, now).await?;
         self.park_on_the_way(interrupted).await?;
         self.store_verdicts(verdicts, &feeds, now).await?;
         // Whatever became of a report, its hosts are free again, a gap after the request's start.
@@ -197,7 +197,13 @@ impl Results {
         // First, so that the next claim knows where they continue.
         self.store.keep_detours(&kept).await?;
         self.metrics.parks.with_label_values(&["redirect"]).inc_by(parkings.len() as u64);
-        Ok(self.schedule.park(&parkings).await?)
+        Ok(self.schedule.park(&parkings).await.or_else(ScheduleError::unless_part_away)?)
+    }
+
+    /// Puts feeds whose reports are stored. Those of a part that is away stay claimed there: when their leases end, the store says
+    /// that they are not due; and a part that lost them is filled from the store.
+    async fn put(&self, slots: &[Slot], now: Timestamp) -> Result<(), BackendError> {
+        Ok(self.schedule.put(slots, now).await.or_else(ScheduleError::unless_part_away)?)
     }
 
     pub(crate) fn judge(&self, feed: &Feed, mut report: FetchReport, now: Timestamp) -> Verdict {
@@ -413,7 +419,7 @@ impl Results {
             }
         }
         self.gate.hold(&holds, now).await?;
-        self.schedule.put(&slots, now).await?;
+        self.put(&slots, now).await?;
         retire(&*self.store, &*self.schedule, &self.rules.get(), &dead, now).await
     }
 }

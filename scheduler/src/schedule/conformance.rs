@@ -11,31 +11,49 @@ use super::{Band, Claim, Parking, Schedule, Slot};
 /// Generates the suite for one implementation: `$make` is a closure that returns a future of an empty schedule.
 #[macro_export]
 macro_rules! schedule_conformance {
+    (@tests $make:expr; $($name:ident)+) => {
+        $($crate::schedule_conformance!($make; $name);)+
+    };
+    (@in_turn $make:expr; $($name:ident)+) => {
+        $(
+            println!(stringify!($name));
+            $crate::schedule::conformance::$name(&$make().await).await;
+        )+
+    };
+    (@all $form:ident $make:expr) => {
+        $crate::schedule_conformance!(@$form $make;
+            what_is_due_is_claimed_earliest_first
+            a_claim_hides_a_feed_until_its_lease_ends
+            a_lease_is_extended_and_nothing_else_is
+            put_ends_a_lease_and_sets_the_time
+            lower_brings_forward_and_never_back
+            a_lower_under_a_lease_is_remembered_for_the_next_put
+            a_remembered_wake_survives_parking
+            each_band_gets_its_share_of_a_claim_and_the_most_urgent_gets_what_is_left
+            what_one_band_leaves_the_others_take
+            only_the_most_urgent_band_is_claimed_where_that_is_asked_for
+            a_removed_feed_is_never_claimed
+            correct_adds_what_is_absent_and_lowers_what_is_too_late
+            correct_leaves_a_feed_that_was_claimed_late_to_its_lease
+            a_parked_feed_comes_out_at_its_hosts_head_lowest_rank_first
+            unpark_brings_the_head_forward_only
+            claiming_a_head_rearms_it_while_others_stay_parked
+            only_a_claimed_feed_can_be_parked
+            a_woken_parked_feed_goes_first_and_when_it_is_wanted
+            removing_the_last_parked_feed_removes_the_head
+            depth_tells_feeds_due_parked_and_the_oldest
+            what_waits_is_listed_in_order_from_any_place
+            what_is_claimed_or_parked_does_not_wait_and_is_listed_apart
+            a_schedule_wants_to_be_filled_until_it_was
+            nothing_is_lost_or_doubled_in_a_random_life
+        );
+    };
     ($make:expr) => {
-        $crate::schedule_conformance!($make; what_is_due_is_claimed_earliest_first);
-        $crate::schedule_conformance!($make; a_claim_hides_a_feed_until_its_lease_ends);
-        $crate::schedule_conformance!($make; a_lease_is_extended_and_nothing_else_is);
-        $crate::schedule_conformance!($make; put_ends_a_lease_and_sets_the_time);
-        $crate::schedule_conformance!($make; lower_brings_forward_and_never_back);
-        $crate::schedule_conformance!($make; a_lower_under_a_lease_is_remembered_for_the_next_put);
-        $crate::schedule_conformance!($make; a_remembered_wake_survives_parking);
-        $crate::schedule_conformance!($make; each_band_gets_its_share_of_a_claim_and_the_most_urgent_gets_what_is_left);
-        $crate::schedule_conformance!($make; what_one_band_leaves_the_others_take);
-        $crate::schedule_conformance!($make; only_the_most_urgent_band_is_claimed_where_that_is_asked_for);
-        $crate::schedule_conformance!($make; a_removed_feed_is_never_claimed);
-        $crate::schedule_conformance!($make; correct_adds_what_is_absent_and_lowers_what_is_too_late);
-        $crate::schedule_conformance!($make; correct_leaves_a_feed_that_was_claimed_late_to_its_lease);
-        $crate::schedule_conformance!($make; a_parked_feed_comes_out_at_its_hosts_head_lowest_rank_first);
-        $crate::schedule_conformance!($make; unpark_brings_the_head_forward_only);
-        $crate::schedule_conformance!($make; claiming_a_head_rearms_it_while_others_stay_parked);
-        $crate::schedule_conformance!($make; only_a_claimed_feed_can_be_parked);
-        $crate::schedule_conformance!($make; a_woken_parked_feed_goes_first_and_when_it_is_wanted);
-        $crate::schedule_conformance!($make; removing_the_last_parked_feed_removes_the_head);
-        $crate::schedule_conformance!($make; depth_tells_feeds_due_parked_and_the_oldest);
-        $crate::schedule_conformance!($make; what_waits_is_listed_in_order_from_any_place);
-        $crate::schedule_conformance!($make; what_is_claimed_or_parked_does_not_wait_and_is_listed_apart);
-        $crate::schedule_conformance!($make; a_schedule_wants_to_be_filled_until_it_was);
-        $crate::schedule_conformance!($make; nothing_is_lost_or_doubled_in_a_random_life);
+        $crate::schedule_conformance!(@all tests $make);
+    };
+    // In a test that has to prepare something for all of them.
+    ($make:expr; in_turn) => {
+        $crate::schedule_conformance!(@all in_turn $make);
     };
     ($make:expr; $name:ident) => {
         #[tokio::test]

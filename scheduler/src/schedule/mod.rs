@@ -143,6 +143,26 @@ pub enum ScheduleError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// One of the schedule's servers is away. What concerns the others was done.
+    #[error("a part of the schedule could not {action}")]
+    PartAway {
+        /// What was being attempted.
+        action: &'static str,
+        /// Why it failed.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl ScheduleError {
+    /// Returns the error unless only a part of the schedule is away: for changes of claimed feeds that the end of their leases, or the
+    /// part's filling from the store, makes up for.
+    pub fn unless_part_away(self) -> Result<(), Self> {
+        match self {
+            ScheduleError::PartAway { .. } => Ok(()),
+            error @ ScheduleError::Backend { .. } => Err(error),
+        }
+    }
 }
 
 /// See the module documentation for the guarantees of an implementation.
@@ -184,13 +204,23 @@ pub trait Schedule: Send + Sync {
     /// [`Self::correct`] must be called for every feed of the store.
     async fn begin_rebuild(&self) -> Result<Option<RebuildMark>, ScheduleError>;
 
+    /// Returns whether what the mark stands for has to do with a feed: [`Self::correct`] need not be called for others.
+    fn is_lost(&self, _mark: &RebuildMark, _feed: FeedId) -> bool {
+        true
+    }
+
     /// Marks the schedule as complete: [`Self::correct`] was called for every feed since the mark was returned. Returns
     /// false if the schedule has lost its memory again since then.
     async fn finish_rebuild(&self, mark: &RebuildMark) -> Result<bool, ScheduleError>;
 
-    /// Checks that the schedule can be used and that its clock agrees with ours: readiness depends on it. The clock is read
-    /// around the question, so that a stall of ours is not mistaken for a wrong clock.
+    /// Checks that the schedule can be used, at least in part, and that its clock agrees with ours. The clock is read around the
+    /// question, so that a stall of ours is not mistaken for a wrong clock.
     async fn check(&self, clock: &dyn Clock) -> Result<(), ScheduleError>;
+
+    /// The same of all its parts: readiness depends on it.
+    async fn check_whole(&self, clock: &dyn Clock) -> Result<(), ScheduleError> {
+        self.check(clock).await
+    }
 
     /// Returns up to `limit` feeds that wait after a position, or from the start, by due time and id. The times are the
     /// schedule's, which may be ahead of the store's for a while.

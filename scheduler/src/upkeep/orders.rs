@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::accepted;
 use common::host::HostKey;
-use common::host_gate::HostGate;
+use common::host_gate::{GateError, HostGate, LoadMark};
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::time::{Clock, Timestamp};
@@ -119,13 +119,13 @@ impl Orders {
                 ..std::mem::take(&mut *carried)
             };
         }
-        self.gate.show_rules(&carried.rules).await?;
+        let shown = self.gate.show_rules(&carried.rules).await;
         if !carried.whole {
             self.carry_blocks(&carried.blocks, now).await?;
             carried.whole = true;
         }
         self.schedule.unpark(&lifted).await?;
-        Ok(())
+        Ok(shown?)
     }
 
     /// Offers the configuration that this scheduler was started with. One that the fleet never saw is somebody's decision, and
@@ -168,15 +168,28 @@ impl Orders {
     }
 
     /// Puts everything onto a gate that lost its memory, before it opens.
-    pub async fn load(&self, now: Timestamp) -> Result<(), BackendError> {
+    pub async fn load(&self, mark: &LoadMark, now: Timestamp) -> Result<(), BackendError> {
         self.carried.lock().await.whole = false;
-        self.look(now).await
+        match self.look(now).await {
+            // The blocks of the part that lost its memory are what it needs, whatever part is away.
+            Err(BackendError::Gate(GateError::PartAway { .. })) => {}
+            looked => return looked,
+        }
+        let blocks = self.carried.lock().await.blocks.clone();
+        let lost = blocks.into_iter().filter(|(host, _)| self.gate.is_lost(mark, host));
+        self.carry_blocks(&lost.collect(), now).await
     }
 
     async fn carry_blocks(&self, blocks: &HashMap<HostKey, Timestamp>, now: Timestamp) -> Result<(), BackendError> {
+        let mut carried = Ok(());
         for (host, until) in blocks {
-            self.gate.block(host, Some(*until).filter(|until| *until > now), now).await?;
+            let block = self.gate.block(host, Some(*until).filter(|until| *until > now), now).await;
+            // A part of the gate that is away keeps no block from the others.
+            carried = carried.and(block);
+            if matches!(carried, Err(GateError::Backend { .. })) {
+                break;
+            }
         }
-        Ok(())
+        Ok(carried?)
     }
 }

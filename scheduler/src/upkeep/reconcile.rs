@@ -92,7 +92,7 @@ impl Reconciler {
             }
             if clock.now().is_time_again(compared, self.config.scheduler.reconcile_interval) {
                 compared = clock.now();
-                if let Some(corrected @ 1..) = comparing.note(self.compare(clock, stop).await) {
+                if let Some(corrected @ 1..) = comparing.note(self.compare(clock, stop, |_| true).await) {
                     tracing::warn!(corrected, "the schedule differed from the store");
                 }
             }
@@ -129,7 +129,7 @@ impl Reconciler {
 
     async fn fill(&self, clock: &dyn Clock, stop: &CancellationToken) -> Result<Option<usize>, BackendError> {
         let Some(mark) = self.schedule.begin_rebuild().await? else { return Ok(None) };
-        let filled = self.compare(clock, stop).await?;
+        let filled = self.compare(clock, stop, |slot| self.schedule.is_lost(&mark, slot.feed)).await?;
         if stop.is_cancelled() {
             return Ok(None);
         }
@@ -139,11 +139,16 @@ impl Reconciler {
     /// Walks the store and adds to the schedule what is missing, and lowers what stands later than a lease can explain.
     /// Gives how many places were wrong.
     pub async fn schedule_once(&self, clock: &dyn Clock) -> Result<usize, BackendError> {
-        self.compare(clock, &CancellationToken::new()).await
+        self.compare(clock, &CancellationToken::new(), |_| true).await
     }
 
-    /// The same, until stopped: a large store takes minutes.
-    async fn compare(&self, clock: &dyn Clock, stop: &CancellationToken) -> Result<usize, BackendError> {
+    /// The same for the slots that count, until stopped: a large store takes minutes.
+    async fn compare(
+        &self,
+        clock: &dyn Clock,
+        stop: &CancellationToken,
+        counts: impl Fn(&Slot) -> bool,
+    ) -> Result<usize, BackendError> {
         let scheduler = &self.config.scheduler;
         // A claim may be made while its page is compared, by a machine whose clock is ahead of ours.
         let mut slack = scheduler.queue_lease + scheduler.fetch_lease + scheduler.clock_skew;
@@ -156,7 +161,7 @@ impl Reconciler {
             let page = self.store.placements(after, PAGE).await?;
             let Some(last) = page.last() else { break };
             after = last.id;
-            let slots: Vec<Slot> = page.iter().map(placement_slot).collect();
+            let slots: Vec<Slot> = page.iter().map(placement_slot).filter(&counts).collect();
             corrected += self.schedule.correct(&slots, slack, clock.now()).await?;
         }
         Ok(corrected)
@@ -179,7 +184,7 @@ impl Reconciler {
 
     /// Loads and opens a gate that lost its memory. Returns what it waits for, if it stays closed.
     async fn load_gate(&self, mark: &LoadMark, now: Timestamp) -> Result<Option<&'static str>, BackendError> {
-        self.orders.load(now).await?;
+        self.orders.load(mark, now).await?;
         if self.never_asked_anybody().await? {
             self.gate.open_new(now).await?;
             return Ok(None);
@@ -187,7 +192,9 @@ impl Reconciler {
         if self.reports.depth().await?.items > 0 {
             return Ok(Some("the gate lost its memory, and reports that may carry holds are still to be stored"));
         }
-        self.load_holds(now).await?;
+        let mut holds = self.store.holds(now).await?;
+        holds.retain(|(host, _)| self.gate.is_lost(mark, host));
+        self.gate.hold(&holds, now).await?;
         let open = self.gate.open(mark, now).await?;
         Ok((!open).then_some("the gate lost its memory, and requests from before the loss may still be in flight"))
     }

@@ -80,8 +80,8 @@ fn stays(ops: &Ops) -> Result<(), String> {
 async fn servers(ops: &Ops) -> Result<(), String> {
     // Each server's clock is compared with the time at which it is asked.
     store(ops).await?;
-    ops.schedule.check(&*ops.clock).await.map_err(|error| unusable("the schedule", &error))?;
-    ops.gate.check(&*ops.clock).await.map_err(|error| unusable("the host gate", &error))?;
+    ops.schedule.check_whole(&*ops.clock).await.map_err(|error| unusable("the schedule", &error))?;
+    ops.gate.check_whole(&*ops.clock).await.map_err(|error| unusable("the host gate", &error))?;
     ops.jobs.check().await.map_err(|error| unusable("the queue", &error))
 }
 

@@ -5,6 +5,7 @@ mod consumers;
 mod deliveries;
 mod failover_postgres;
 mod failover_rabbitmq;
+mod failover_redis;
 pub(crate) mod harness;
 mod imports;
 mod kills;

@@ -7,6 +7,7 @@ use crate::config::ServerConfig;
 use crate::host::HostLimits;
 use crate::redis::testing::groups::Watched;
 use crate::time::SystemClock;
+use crate::url::FeedId;
 
 /// Far beyond what a loaded machine needs.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -4,27 +4,40 @@
 //! without a report), each with an expiry, so that memory follows the hosts and feeds that are active; the mark of an open
 //! gate, which names the run of the server's process, so that no dump and no restart brings one along, and the gate's
 //! generation, so that a server that was away while another one was the gate is found out. All keys begin with
-//! `{NAMESPACE}:gate:`: a worker's user needs no other, and the braces keep them in one slot of a Redis cluster.
+//! `{NAMESPACE}:gate:`: a worker's user needs no other.
+//!
+//! In a Redis Cluster the hosts are in [`GROUPS`] groups by a hash of their names, and their keys begin with `{NAMESPACE:N/16}:gate:`,
+//! which puts each group into one slot. Each group has all of the above and is opened on its own; the rules are in the first. A feed's
+//! record is in the group of the host at which it is polled. A group whose server is away refuses, and the others go on.
 
 #[cfg(test)]
+mod cluster_tests;
+#[cfg(test)]
 mod failover_tests;
+mod group;
+mod scripts;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use ::redis::{FromRedisValue, Script, ScriptInvocation, Value};
 use async_trait::async_trait;
+use futures_util::future::join_all;
 
+use self::group::{Group, Loading};
+use self::scripts::Scripts;
 use super::{
     AcquireRequest, Acquired, ExtraRequest, GateError, HostGate, Isolation, LoadMark, Permit, Release, Reservation,
-    ReserveRequest, STARTS_WITHOUT_REPORT, Ticket, fresh_nonce,
+    ReserveRequest, STARTS_WITHOUT_REPORT, Ticket, UNOPENED_RETRY, fresh_nonce,
 };
 use crate::host::HostKey;
-use crate::redis::{RedisServer, ServerError};
+use crate::redis::{Part, RedisServer, ServerError, fault};
 use crate::time::{Clock, Timestamp};
-use crate::url::{FeedId, Version};
+use crate::url::Version;
+
+/// The number of groups in a cluster: as many masters can share the hosts. Every process must have the same number.
+pub const GROUPS: usize = 16;
 
 /// A gate for all processes that use the same server and namespace.
 pub struct RedisGate {
@@ -33,68 +46,22 @@ pub struct RedisGate {
     fetch_deadline: Duration,
     /// The time in scripts is the caller's, for tests, and not the server's.
     callers_time: bool,
-    /// The newest generation of the gate that this process has seen.
-    generation: AtomicI64,
-    prefix: String,
-    mark: String,
-    loading: String,
-    holds: String,
-    rules: [String; 2],
+    groups: Vec<Group>,
+    parts: Vec<Part>,
     scripts: Scripts,
-}
-
-struct Scripts {
-    reserve: Script,
-    acquire: Script,
-    acquire_extra: Script,
-    release: Script,
-    cancel: Script,
-    hold: Script,
-    block: Script,
-    show_rules: Script,
-    shown_rules: Script,
-    held: Script,
-    begin_loading: Script,
-    open: Script,
-    open_new: Script,
-}
-
-/// A script after the functions that it uses.
-macro_rules! script {
-    ($($file:literal),+) => {
-        Script::new(concat!($(include_str!($file)),+))
-    };
 }
 
 impl RedisGate {
     /// A gate on this server; nothing is asked of it yet. No permit has a deadline further ahead than `fetch_deadline`.
     pub fn new(server: RedisServer, fetch_deadline: Duration) -> Self {
-        let prefix = format!("{{{}}}:gate:", server.namespace());
+        let parts = if server.is_cluster() { server.parts(GROUPS) } else { vec![server.whole()] };
         RedisGate {
             server,
             fetch_deadline,
             callers_time: false,
-            generation: AtomicI64::new(0),
-            mark: format!("{prefix}open"),
-            loading: format!("{prefix}loading"),
-            holds: format!("{prefix}holds"),
-            rules: [format!("{prefix}rules"), format!("{prefix}rules-hash")],
-            prefix,
-            scripts: Scripts {
-                reserve: script!("host.lua", "reserve.lua"),
-                acquire: script!("host.lua", "feed.lua", "acquire.lua"),
-                acquire_extra: script!("host.lua", "acquire_extra.lua"),
-                release: script!("host.lua", "feed.lua", "release.lua"),
-                cancel: script!("host.lua", "cancel.lua"),
-                hold: script!("host.lua", "hold.lua"),
-                block: script!("host.lua", "block.lua"),
-                show_rules: script!("show_rules.lua"),
-                shown_rules: script!("shown_rules.lua"),
-                held: script!("host.lua", "held.lua"),
-                begin_loading: script!("host.lua", "begin_loading.lua"),
-                open: script!("host.lua", "open.lua"),
-                open_new: script!("host.lua", "open_new.lua"),
-            },
+            groups: parts.iter().cloned().map(Group::new).collect(),
+            parts,
+            scripts: Scripts::new(),
         }
     }
 
@@ -106,9 +73,19 @@ impl RedisGate {
         self
     }
 
-    /// Remembers a generation of the gate that was seen: an older one counts as lost from here on.
-    fn note_generation(&self, seen: i64) {
-        self.generation.fetch_max(seen, Ordering::Relaxed);
+    fn group_of(&self, host: &HostKey) -> usize {
+        let hash = xxhash_rust::xxh3::xxh3_64(host.as_str().as_bytes());
+        usize::try_from(hash % self.groups.len() as u64).unwrap_or_default()
+    }
+
+    /// Returns the items of each group that has any, with their places in the list.
+    fn by_group<'a, T>(&self, items: &'a [T], host: impl Fn(&T) -> &HostKey) -> Vec<(&Group, Vec<(usize, &'a T)>)> {
+        let mut groups: Vec<(&Group, Vec<(usize, &T)>)> = self.groups.iter().map(|group| (group, Vec::new())).collect();
+        for (place, item) in items.iter().enumerate() {
+            groups[self.group_of(host(item))].1.push((place, item));
+        }
+        groups.retain(|(_, items)| !items.is_empty());
+        groups
     }
 
     /// When a call that begins now is given up.
@@ -116,38 +93,133 @@ impl RedisGate {
         now.after(self.server.patience()).millis()
     }
 
-    fn host(&self, host: &HostKey) -> String {
-        format!("{}host:{host}", self.prefix)
-    }
-
-    fn feed(&self, feed: FeedId) -> String {
-        format!("{}feed:{}", self.prefix, feed.0)
-    }
-
-    /// Runs a script over the marks and what `fill` adds.
+    /// Runs a script over the marks of a host's group and what `fill` adds, which gets the group for its keys.
     async fn eval<T: FromRedisValue>(
         &self,
         action: &'static str,
+        host: &HostKey,
+        script: &Script,
+        now: Timestamp,
+        fill: impl Fn(&mut ScriptInvocation<'_>, &Group) + Send + Sync,
+    ) -> Result<T, GateError> {
+        let group = &self.groups[self.group_of(host)];
+        let answer = self.eval_in(group, script, now, |call| fill(call, group)).await;
+        answer.map_err(|error| self.failed(action, error))
+    }
+
+    fn failed(&self, action: &'static str, error: ServerError) -> GateError {
+        let (part, source) = (error.is_away() && self.groups.len() > 1, Box::new(error));
+        if part { GateError::PartAway { action, source } } else { GateError::Backend { action, source } }
+    }
+
+    /// The same for a group.
+    async fn eval_in<T: FromRedisValue>(
+        &self,
+        group: &Group,
         script: &Script,
         now: Timestamp,
         fill: impl Fn(&mut ScriptInvocation<'_>) + Send + Sync,
-    ) -> Result<T, GateError> {
-        let answer = self.server.eval(script, |call, run| {
-            call.key(&self.mark).key(&self.loading).arg(run);
+    ) -> Result<T, ServerError> {
+        let answer = self.server.eval(group.part.slot, script, |call, run| {
+            call.key(&group.mark).key(&group.loading).arg(run);
             if self.callers_time {
                 call.arg(now.millis())
             } else {
                 call.arg("")
             };
-            call.arg(self.generation.load(Ordering::Relaxed));
+            call.arg(group.generation());
             fill(call);
         });
-        answer.await.map_err(|error| failed(action, error))
+        answer.await
     }
-}
 
-fn failed(action: &'static str, error: ServerError) -> GateError {
-    GateError::Backend { action, source: Box::new(error) }
+    /// Runs a script in every group; the errors come last.
+    async fn eval_all<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        now: Timestamp,
+        fill: impl Fn(&mut ScriptInvocation<'_>, &Group) + Send + Sync,
+    ) -> (Vec<(usize, T)>, Option<ServerError>) {
+        let fill = &fill;
+        let answers =
+            self.groups.iter().map(async |group| self.eval_in::<T>(group, script, now, |call| fill(call, group)).await);
+        let (mut known, mut failure) = (Vec::new(), None);
+        for (place, answer) in join_all(answers).await.into_iter().enumerate() {
+            match answer {
+                Ok(answer) => known.push((place, answer)),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        (known, failure)
+    }
+
+    /// Reserves in one group.
+    async fn reserve_in(
+        &self,
+        group: &Group,
+        requests: &[(usize, &ReserveRequest)],
+        now: Timestamp,
+    ) -> Result<Vec<Reservation>, ServerError> {
+        let tickets: Vec<Ticket> = requests.iter().map(|_| Ticket(fresh_nonce())).collect();
+        let answered = self.eval_in(group, &self.scripts.reserve, now, |call| {
+            for ((_, request), ticket) in requests.iter().zip(&tickets) {
+                call.key(group.host(&request.host));
+                call.arg(millis(request.limits.gap)).arg(request.limits.burst).arg(request.limits.parallel);
+                call.arg(request.expires.millis()).arg(&ticket.0.to_be_bytes()[..]);
+            }
+        });
+        let answers: Vec<i64> = match answered.await {
+            Ok(answers) => answers,
+            // As if it were closed: the hosts of the other groups must not wait for these.
+            Err(error) if error.is_away() && self.groups.len() > 1 => {
+                vec![now.after(UNOPENED_RETRY).millis(); requests.len()]
+            }
+            Err(error) => return Err(error),
+        };
+        let reservation = |(answer, ticket)| match answer {
+            0 => Reservation::Ticket(ticket),
+            until => Reservation::Refused { until: Timestamp::from_millis(until) },
+        };
+        Ok(answers.into_iter().zip(tickets).map(reservation).collect())
+    }
+
+    async fn hold_in(
+        &self,
+        group: &Group,
+        holds: &[(usize, &(HostKey, Timestamp))],
+        now: Timestamp,
+    ) -> Result<(), ServerError> {
+        for some in holds.chunks(HOLDS_AT_ONCE) {
+            let () = self
+                .eval_in(group, &self.scripts.hold, now, |call| {
+                    call.key(&group.holds);
+                    for (_, (host, until)) in some {
+                        call.key(group.host(host)).arg(until.millis()).arg(host.as_str());
+                    }
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Checks the servers, and learns the generations of all groups.
+    async fn check_groups(&self, clock: &dyn Clock, must_answer: bool) -> Result<(), GateError> {
+        let mut checked = self.server.check(&self.parts, ":gate:open", clock).await;
+        let others = self.groups.iter().zip(&mut checked).filter(|(_, checked)| checked.is_none());
+        join_all(others.map(async |(group, checked)| {
+            let mark = self.server.eval(group.part.slot, &self.scripts.mark, |call, _| {
+                call.key(&group.mark);
+            });
+            *checked = Some(mark.await);
+        }))
+        .await;
+        for (group, checked) in self.groups.iter().zip(&checked) {
+            if let Some(Ok(mark)) = checked {
+                group.note_mark(mark.as_deref());
+            }
+        }
+        fault(&checked, must_answer).map_or(Ok(()), |error| Err(self.failed("be used", error)))
+    }
 }
 
 fn hash(rules: &str) -> String {
@@ -164,30 +236,23 @@ fn millis(duration: Duration) -> i64 {
 #[async_trait]
 impl HostGate for RedisGate {
     async fn reserve(&self, requests: &[ReserveRequest], now: Timestamp) -> Result<Vec<Reservation>, GateError> {
-        if requests.is_empty() {
-            return Ok(Vec::new());
+        let groups = self.by_group(requests, |request| &request.host);
+        let answered = join_all(groups.iter().map(|(group, requests)| self.reserve_in(group, requests, now))).await;
+        let mut reservations = vec![None; requests.len()];
+        for ((_, requests), answers) in groups.iter().zip(answered) {
+            let answers = answers.map_err(|error| self.failed("reserve places", error))?;
+            for ((place, _), answer) in requests.iter().zip(answers) {
+                reservations[*place] = Some(answer);
+            }
         }
-        let tickets: Vec<Ticket> = requests.iter().map(|_| Ticket(fresh_nonce())).collect();
-        let answers: Vec<i64> = self
-            .eval("reserve places", &self.scripts.reserve, now, |call| {
-                for (request, ticket) in requests.iter().zip(&tickets) {
-                    call.key(self.host(&request.host));
-                    call.arg(millis(request.limits.gap)).arg(request.limits.burst).arg(request.limits.parallel);
-                    call.arg(request.expires.millis()).arg(&ticket.0.to_be_bytes()[..]);
-                }
-            })
-            .await?;
-        let reservation = |(answer, ticket)| match answer {
-            0 => Reservation::Ticket(ticket),
-            until => Reservation::Refused { until: Timestamp::from_millis(until) },
-        };
-        Ok(answers.into_iter().zip(tickets).map(reservation).collect())
+        let unanswered = Reservation::Refused { until: now.after(UNOPENED_RETRY) };
+        Ok(reservations.into_iter().map(|reservation| reservation.unwrap_or(unanswered)).collect())
     }
 
     async fn acquire(&self, request: &AcquireRequest, now: Timestamp) -> Result<Acquired, GateError> {
         let answer: Value = self
-            .eval("start a request", &self.scripts.acquire, now, |call| {
-                call.key(self.host(&request.host)).key(self.feed(request.feed));
+            .eval("start a request", &request.host, &self.scripts.acquire, now, |call, group| {
+                call.key(group.host(&request.host)).key(group.feed(request.feed));
                 call.arg(millis(request.limits.gap)).arg(request.limits.burst);
                 call.arg(&request.ticket.0.to_be_bytes()[..]).arg(request.version.0);
                 call.arg(request.deadline.millis()).arg(&request.nonce.to_be_bytes()[..]).arg(STARTS_WITHOUT_REPORT);
@@ -212,8 +277,8 @@ impl HostGate for RedisGate {
         let nonce = fresh_nonce();
         let own_place = request.during.is_some_and(|permit| permit.host == *request.host);
         let until: i64 = self
-            .eval("start a request", &self.scripts.acquire_extra, now, |call| {
-                call.key(self.host(request.host));
+            .eval("start a request", request.host, &self.scripts.acquire_extra, now, |call, group| {
+                call.key(group.host(request.host));
                 call.arg(millis(request.limits.gap)).arg(request.limits.burst).arg(request.limits.parallel);
                 call.arg(request.deadline.millis()).arg(&nonce.to_be_bytes()[..]).arg(own_place);
                 call.arg(self.gives_up(now));
@@ -226,12 +291,12 @@ impl HostGate for RedisGate {
     }
 
     async fn release(&self, permit: &Permit, release: Release, now: Timestamp) -> Result<(), GateError> {
-        self.eval("release a permit", &self.scripts.release, now, |call| {
-            call.key(self.host(&permit.host));
+        self.eval("release a permit", &permit.host, &self.scripts.release, now, |call, group| {
+            call.key(group.host(&permit.host));
             let next_start_in = release.next_start_in.unwrap_or_default().as_millis();
             call.arg(&permit.nonce.to_be_bytes()[..]).arg(u64::try_from(next_start_in).unwrap_or(u64::MAX));
             if let Some(feed) = permit.feed {
-                call.key(self.feed(feed)).arg(permit.version.0);
+                call.key(group.feed(feed)).arg(permit.version.0);
                 call.arg(release.remember_until.unwrap_or_default().millis());
             }
         })
@@ -239,99 +304,116 @@ impl HostGate for RedisGate {
     }
 
     async fn cancel(&self, host: &HostKey, ticket: Ticket, now: Timestamp) -> Result<(), GateError> {
-        self.eval("cancel a ticket", &self.scripts.cancel, now, |call| {
-            call.key(self.host(host)).arg(&ticket.0.to_be_bytes()[..]);
+        self.eval("cancel a ticket", host, &self.scripts.cancel, now, |call, group| {
+            call.key(group.host(host)).arg(&ticket.0.to_be_bytes()[..]);
         })
         .await
     }
 
     async fn hold(&self, holds: &[(HostKey, Timestamp)], now: Timestamp) -> Result<(), GateError> {
-        for some in holds.chunks(HOLDS_AT_ONCE) {
-            let () = self
-                .eval("hold hosts", &self.scripts.hold, now, |call| {
-                    call.key(&self.holds);
-                    for (host, until) in some {
-                        call.key(self.host(host)).arg(until.millis()).arg(host.as_str());
-                    }
-                })
-                .await?;
-        }
-        Ok(())
+        let groups = self.by_group(holds, |(host, _)| host);
+        let held = join_all(groups.iter().map(|(group, holds)| self.hold_in(group, holds, now))).await;
+        held.into_iter().collect::<Result<(), ServerError>>().map_err(|error| self.failed("hold hosts", error))
     }
 
     async fn block(&self, host: &HostKey, until: Option<Timestamp>, now: Timestamp) -> Result<(), GateError> {
-        self.eval("block a host", &self.scripts.block, now, |call| {
-            call.key(self.host(host)).key(&self.holds).arg(until.unwrap_or_default().millis()).arg(host.as_str());
+        self.eval("block a host", host, &self.scripts.block, now, |call, group| {
+            call.key(group.host(host)).key(&group.holds).arg(until.unwrap_or_default().millis()).arg(host.as_str());
         })
         .await
     }
 
     async fn show_rules(&self, rules: &str) -> Result<(), GateError> {
-        self.eval("show the host rules", &self.scripts.show_rules, Timestamp::EPOCH, |call| {
-            call.key(&self.rules).arg(hash(rules)).arg(rules);
-        })
-        .await
+        let first = &self.groups[0];
+        let shown = self.eval_in(first, &self.scripts.show_rules, Timestamp::EPOCH, |call| {
+            call.key(&first.rules).arg(hash(rules)).arg(rules);
+        });
+        shown.await.map_err(|error| self.failed("show the host rules", error))
     }
 
     async fn shown_rules(&self, known: Option<&str>) -> Result<Option<String>, GateError> {
-        self.eval("tell the host rules", &self.scripts.shown_rules, Timestamp::EPOCH, |call| {
-            call.key(&self.rules).arg(known.map_or_else(String::new, hash));
-        })
-        .await
+        let first = &self.groups[0];
+        let shown = self.eval_in(first, &self.scripts.shown_rules, Timestamp::EPOCH, |call| {
+            call.key(&first.rules).arg(known.map_or_else(String::new, hash));
+        });
+        shown.await.map_err(|error| self.failed("tell the host rules", error))
     }
 
     async fn begin_loading(&self, now: Timestamp) -> Result<Option<LoadMark>, GateError> {
         let nonce = format!("{:016x}", fresh_nonce());
-        let begun: (String, i64, i64) = self
-            .eval("say whether it is open", &self.scripts.begin_loading, now, |call| {
+        let (begun, failure): (Vec<(usize, (String, i64, i64))>, _) = self
+            .eval_all(&self.scripts.begin_loading, now, |call, _| {
                 call.arg(&nonce).arg(millis(self.fetch_deadline));
             })
-            .await?;
-        let (nonce, generation, begun) = begun;
-        if nonce.is_empty() {
-            self.note_generation(generation);
-            return Ok(None);
+            .await;
+        let mut lost = Vec::new();
+        for (group, (nonce, generation, begun)) in begun {
+            if nonce.is_empty() {
+                self.groups[group].note_generation(generation);
+            } else {
+                lost.push(Loading { group, nonce, begun, generation });
+            }
         }
-        Ok(Some(LoadMark(format!("{nonce} {begun} {generation}"))))
+        match failure {
+            // Those that lost their memory do not wait for those that are away.
+            Some(error) if lost.is_empty() => Err(self.failed("say whether it is open", error)),
+            _ => Ok((!lost.is_empty()).then(|| LoadMark(group::to_text(&lost)))),
+        }
+    }
+
+    fn is_lost(&self, mark: &LoadMark, host: &HostKey) -> bool {
+        let own = self.group_of(host);
+        group::of_text(&mark.0).iter().any(|loading| loading.group == own)
     }
 
     async fn open(&self, mark: &LoadMark, now: Timestamp) -> Result<bool, GateError> {
-        let mut words = mark.0.split(' ');
-        let [nonce, begun, generation] = [(); 3].map(|()| words.next().unwrap_or_default());
-        let opened = self
-            .eval("open", &self.scripts.open, now, |call| {
-                call.arg(nonce).arg(begun);
-            })
-            .await?;
-        if opened {
-            self.note_generation(generation.parse().unwrap_or_default());
-        }
-        Ok(opened)
+        let loadings = group::of_text(&mark.0);
+        let opened =
+            join_all(loadings.iter().filter(|loading| loading.group < self.groups.len()).map(async |loading| {
+                let group = &self.groups[loading.group];
+                let opened = self.eval_in(group, &self.scripts.open, now, |call| {
+                    call.arg(&loading.nonce).arg(loading.begun);
+                });
+                let opened: bool = opened.await?;
+                if opened {
+                    group.note_generation(loading.generation);
+                }
+                Ok(opened)
+            }))
+            .await;
+        let opened: Result<Vec<bool>, ServerError> = opened.into_iter().collect();
+        let opened = opened.map_err(|error| self.failed("open", error))?;
+        Ok(!opened.is_empty() && opened.into_iter().all(|opened| opened))
     }
 
     async fn open_new(&self, now: Timestamp) -> Result<(), GateError> {
         let nonce = format!("{:016x}", fresh_nonce());
-        let generation = self
-            .eval("open", &self.scripts.open_new, now, |call| {
+        let (opened, failure): (Vec<(usize, i64)>, _) = self
+            .eval_all(&self.scripts.open_new, now, |call, _| {
                 call.arg(&nonce);
             })
-            .await?;
-        self.note_generation(generation);
-        Ok(())
+            .await;
+        opened.into_iter().for_each(|(group, generation)| self.groups[group].note_generation(generation));
+        failure.map_or(Ok(()), |error| Err(self.failed("open", error)))
     }
 
     async fn check(&self, clock: &dyn Clock) -> Result<(), GateError> {
-        let mark = self.server.check_reading(&self.mark, clock).await.map_err(|error| failed("be used", error))?;
-        // The fourth word; one of a program that knows no generations has none.
-        let generation = mark.as_deref().and_then(|mark| mark.split(' ').nth(3)).and_then(|word| word.parse().ok());
-        self.note_generation(generation.unwrap_or_default());
-        Ok(())
+        self.check_groups(clock, false).await
+    }
+
+    async fn check_whole(&self, clock: &dyn Clock) -> Result<(), GateError> {
+        self.check_groups(clock, true).await
     }
 
     async fn held(&self, now: Timestamp) -> Result<usize, GateError> {
-        self.eval("count its holds", &self.scripts.held, now, |call| {
-            call.key(&self.holds);
-        })
-        .await
+        let (held, failure): (Vec<(usize, usize)>, _) = self
+            .eval_all(&self.scripts.held, now, |call, group| {
+                call.key(&group.holds);
+            })
+            .await;
+        match failure {
+            Some(error) => Err(self.failed("count its holds", error)),
+            None => Ok(held.into_iter().map(|(_, held)| held).sum()),
+        }
     }
 }

@@ -9,6 +9,7 @@ use crate::config::ServerConfig;
 use crate::host::HostLimits;
 use crate::redis::testing::{CuttingProxy, PrivateServer, shared};
 use crate::time::{Clock, SystemClock};
+use crate::url::FeedId;
 
 crate::host_gate_conformance!(|| async { RedisGate::new(shared(), Duration::ZERO).on_callers_time() });
 

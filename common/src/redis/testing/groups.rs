@@ -122,7 +122,7 @@ impl Watched {
 }
 
 /// Waits until something is true.
-pub(super) fn wait_for(what: &str, is_true: impl Fn() -> bool) {
+pub(super) fn wait_for(what: &str, mut is_true: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_true() {
         assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");

@@ -6,7 +6,7 @@ use crate::redis::testing::groups::{SERVICE, Watched};
 /// The run of the server's process that answers.
 async fn run_of(server: &RedisServer) -> Option<String> {
     let script = Script::new("redis.call('SET', KEYS[1], '1') return ARGV[1]");
-    let answer = server.eval(&script, |call, run| {
+    let answer = server.eval(Slot::default(), &script, |call, run| {
         call.key("key").arg(run);
     });
     answer.await.ok()
@@ -114,14 +114,14 @@ async fn sentinels_and_servers_have_passwords_of_their_own() {
     };
     assert!(answers(&at("of-the-server", "&sentinelPassword=of-the-sentinel")).await);
     assert!(!answers(&at("wrong", "&sentinelPassword=of-the-sentinel")).await);
-    let refused = at("of-the-server", "").eval::<String>(&ping(), |_, _| {}).await.unwrap_err();
+    let refused = at("of-the-server", "").eval::<String>(Slot::default(), &ping(), |_, _| {}).await.unwrap_err();
     let told = format!("{:?}", sources(&refused));
     assert!(told.to_lowercase().contains("auth") && !told.contains("of-the"), "{told}");
     let unknown = format!(
         "redis-sentinel://127.0.0.1:{}/?sentinelServiceName=other&sentinelPassword=of-the-sentinel",
         sentinel.port
     );
-    let refused = patient(&unknown, "x").eval::<String>(&ping(), |_, _| {}).await.unwrap_err();
+    let refused = patient(&unknown, "x").eval::<String>(Slot::default(), &ping(), |_, _| {}).await.unwrap_err();
     let told = format!("{:?}", sources(&refused));
     assert!(told.contains("not found in sentinel"), "{told}");
 }

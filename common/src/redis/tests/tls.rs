@@ -68,7 +68,7 @@ impl Authority {
 async fn outcome(config: &ServerConfig) -> Result<String, String> {
     let limits = Limits { call: Duration::from_secs(60), connect: Duration::from_secs(30) };
     let server = RedisServer::connect_within(limits, config, "tls").unwrap();
-    let answer = server.eval::<String>(&ping(), |_, _| {}).await;
+    let answer = server.eval::<String>(Slot::default(), &ping(), |_, _| {}).await;
     answer.map_err(|error| format!("{:?}", sources(&error)))
 }
 

@@ -2,28 +2,32 @@
 //!
 //! A feed is one member of one sorted set, and its score encodes its state (see `schedule.lua`), so a feed that is not
 //! parked needs no other key. Feeds are distributed over `shards` by their ids; a shard's keys share a hash tag, so
-//! that the nodes of a Redis cluster can divide the shards among them. With several shards, a host has a head and a set
-//! of parked feeds in each.
+//! that the masters of a Redis Cluster divide the shards among them. With several shards, a host has a head and a set
+//! of parked feeds in each. While a shard's server is away, the calls to the others go on.
 //!
 //! The number of shards is part of every key. A fleet that is started with another number finds its schedule empty,
 //! deletes the old one, and fills its own from the store as after any loss. A scheduler that still runs with the old
 //! number then has nothing to claim, and reports why.
 
+mod claims;
+#[cfg(test)]
+mod cluster_tests;
 mod member;
+mod rebuild;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use common::host::HostKey;
-use common::redis::{RedisServer, ServerError};
+use common::redis::{Part, RedisServer, ServerError, fault};
 use common::time::{Clock, Timestamp};
 use common::url::FeedId;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use rand::RngExt;
 use redis::{FromRedisValue, Script, ScriptInvocation};
 
@@ -34,7 +38,8 @@ use super::{Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, Slot};
 pub struct RedisSchedule {
     server: RedisServer,
     shards: Vec<Shard>,
-    /// The key that stores the number of shards.
+    /// Where the number of shards is stored, and the key.
+    home: Part,
     layout: String,
     /// The time in scripts is the caller's, for tests, and not the server's.
     callers_time: bool,
@@ -43,16 +48,9 @@ pub struct RedisSchedule {
     scripts: Scripts,
 }
 
-/// Two schedulers have different settings.
-#[derive(Debug, thiserror::Error)]
-#[error("another scheduler was started with schedule.shards = {theirs}; this one has {ours} and must be restarted")]
-struct OtherShards {
-    ours: usize,
-    theirs: usize,
-}
-
 /// The keys of a shard.
 struct Shard {
+    part: Part,
     /// Bands, heads and the host of each parked feed, in the order that the scripts expect.
     keys: [String; 9],
     /// The mark of a shard that lost nothing, and the mark of a rebuild in progress.
@@ -60,10 +58,6 @@ struct Shard {
     /// The prefix of the names of calls that are remembered for a short time.
     calls: String,
 }
-
-/// The result of a claim on a shard: feeds that were waiting, feeds whose lease had expired, feeds that were parked at
-/// a host.
-type Claimed = (Vec<Vec<Member>>, Vec<Vec<Member>>, Vec<(Member, String)>);
 
 struct Scripts {
     put: Script,
@@ -97,12 +91,12 @@ macro_rules! script {
 
 impl Shard {
     /// Returns all shards of a schedule.
-    fn all(namespace: &str, count: usize) -> Vec<Self> {
-        (0..count).map(|number| Shard::new(namespace, number, count)).collect()
+    fn all(server: &RedisServer, count: usize) -> Vec<Self> {
+        server.parts(count).into_iter().map(Shard::new).collect()
     }
 
-    fn new(namespace: &str, number: usize, shards: usize) -> Self {
-        let key = |name: &str| format!("{{{namespace}:{number}/{shards}}}:schedule:{name}");
+    fn new(part: Part) -> Self {
+        let key = |name: &str| format!("{}:schedule:{name}", part.tag);
         Shard {
             keys: [
                 "urgent",
@@ -118,6 +112,7 @@ impl Shard {
             .map(key),
             marks: ["whole", "filling"].map(key),
             calls: key("call:"),
+            part,
         }
     }
 
@@ -130,9 +125,11 @@ impl Shard {
 impl RedisSchedule {
     /// Creates a schedule on this server with `shards` shards (at least one), without connecting to it.
     pub fn new(server: RedisServer, shards: u16) -> Self {
+        let home = server.whole();
         RedisSchedule {
-            shards: Shard::all(server.namespace(), usize::from(shards.max(1))),
-            layout: format!("{{{}}}:schedule:shards", server.namespace()),
+            shards: Shard::all(&server, usize::from(shards.max(1))),
+            layout: format!("{}:schedule:shards", home.tag),
+            home,
             callers_time: false,
             noted: AtomicBool::new(false),
             server,
@@ -177,11 +174,20 @@ impl RedisSchedule {
         script: &Script,
         fill: impl Fn(&mut ScriptInvocation<'_>) + Send + Sync,
     ) -> Result<T, ScheduleError> {
-        let answer = self.server.eval(script, |call, _| {
+        let answer = self.server.eval(shard.part.slot, script, |call, _| {
             call.key(&shard.keys);
             fill(call);
         });
-        answer.await.map_err(|error| failed(action, error))
+        answer.await.map_err(|error| self.failed(action, error))
+    }
+
+    /// The error of a call to a shard.
+    fn failed(&self, action: &'static str, error: ServerError) -> ScheduleError {
+        if error.is_away() && self.shards.len() > 1 {
+            ScheduleError::PartAway { action, source: Box::new(error) }
+        } else {
+            failed(action, error)
+        }
     }
 
     /// Groups items by the shards of their feeds, into calls; of several items of one feed the last one wins.
@@ -212,7 +218,7 @@ impl RedisSchedule {
         leading: &[i64],
     ) -> Result<Vec<T>, ScheduleError> {
         let calls = self.calls(slots.iter().map(|slot| (slot.feed, *slot))).into_iter();
-        try_join_all(calls.map(async |(shard, slots)| {
+        all_of(calls.map(async |(shard, slots)| {
             let name = shard.call();
             self.eval(action, shard, script, |call| {
                 call.key(&name).arg(leading);
@@ -234,7 +240,7 @@ impl RedisSchedule {
         leading: &[i64],
     ) -> Result<(), ScheduleError> {
         let calls = self.calls(feeds.iter().map(|feed| (*feed, *feed))).into_iter();
-        try_join_all(calls.map(async |(shard, feeds)| {
+        all_of(calls.map(async |(shard, feeds)| {
             self.eval::<()>(action, shard, script, |call| {
                 call.arg(leading);
                 for feed in &feeds {
@@ -247,89 +253,33 @@ impl RedisSchedule {
         Ok(())
     }
 
-    /// Stores the number of shards, and deletes the shards of a different number that was stored before this process
-    /// started.
-    async fn follow_layout(&self) -> Result<(), ScheduleError> {
-        let ours = self.shards.len();
-        let noted = self.note_layout(false).await?;
-        if let Some(theirs) = noted.filter(|noted| *noted != ours) {
-            if self.noted.load(Ordering::Relaxed) {
-                let source = Box::new(OtherShards { ours, theirs });
-                return Err(ScheduleError::Backend { action: "be shared", source });
-            }
-            for shard in Shard::all(self.server.namespace(), theirs) {
-                let answer = self.server.eval(&self.scripts.drop, |call, _| {
-                    call.key(&shard.keys).key(&shard.marks);
-                });
-                let _: i64 = answer.await.map_err(|error| failed("delete its old shards", error))?;
-            }
-            self.note_layout(true).await?;
-        }
-        self.noted.store(true, Ordering::Relaxed);
-        Ok(())
-    }
-
-    async fn note_layout(&self, anew: bool) -> Result<Option<usize>, ScheduleError> {
-        let answer = self.server.eval(&self.scripts.layout, |call, _| {
-            call.key(&self.layout).arg(self.shards.len()).arg(anew);
-        });
-        answer.await.map_err(|error| failed("note its number of shards", error))
-    }
-
-    async fn claim(
-        &self,
-        now: Timestamp,
-        limit: usize,
-        lease: Duration,
-        urgent: bool,
-    ) -> Result<Vec<Claim>, ScheduleError> {
-        // Each shard claims its part; what some leave goes to the others, starting at a random shard.
-        let (count, start) = (self.shards.len(), rand::rng().random_range(0..self.shards.len()));
-        let turn: Vec<&Shard> = self.shards.iter().cycle().skip(start).take(count).collect();
-        let part = limit.div_ceil(count);
-        let parts = (0..count).map(|at| part.min(limit.saturating_sub(at * part)));
-        let asked = turn.iter().zip(parts).filter(|(_, part)| *part > 0);
-        let mut claims: Vec<Claim> =
-            try_join_all(asked.map(|(shard, part)| self.claim_shard(shard, now, part, lease, urgent))).await?.concat();
-        if count > 1 {
-            for shard in turn {
-                let left = limit.saturating_sub(claims.len());
-                if left > 0 {
-                    claims.extend(self.claim_shard(shard, now, left, lease, urgent).await?);
-                }
-            }
-        }
-        Ok(claims)
-    }
-
-    async fn claim_shard(
-        &self,
-        shard: &Shard,
-        now: Timestamp,
-        limit: usize,
-        lease: Duration,
-        urgent: bool,
-    ) -> Result<Vec<Claim>, ScheduleError> {
-        let (until, name) = (now.after(lease), shard.call());
-        let (waited, expired, parked): Claimed = self
-            .eval("claim feeds", shard, &self.scripts.claim, |call| {
-                call.key(&name).arg(self.time(now)).arg(until.millis()).arg(limit).arg(u8::from(urgent));
-            })
-            .await?;
-        let claim = |lease_expired| move |Member(feed)| Claim { feed, parked_at: None, lease_expired };
-        let mut claims: Vec<Claim> = waited.into_iter().flatten().map(claim(false)).collect();
-        claims.extend(expired.into_iter().flatten().map(claim(true)));
-        claims.extend(parked.into_iter().map(|(Member(feed), host)| Claim {
-            feed,
-            parked_at: Some(HostKey::new(&host)),
-            lease_expired: false,
-        }));
-        Ok(claims)
+    /// Checks the servers.
+    async fn check_shards(&self, clock: &dyn Clock, must_answer: bool) -> Result<(), ScheduleError> {
+        let home = std::iter::once(&self.home);
+        let shards = self.shards.iter().map(|shard| &shard.part).filter(|_| self.server.is_cluster());
+        let parts: Vec<Part> = home.chain(shards).cloned().collect();
+        let checked = self.server.check(&parts, ":schedule:shards", clock).await;
+        fault(&checked, must_answer).map_or(Ok(()), |error| Err(failed("be used", error)))
     }
 }
 
 fn failed(action: &'static str, error: ServerError) -> ScheduleError {
     ScheduleError::Backend { action, source: Box::new(error) }
+}
+
+/// Waits for all, also after a failure: a server that is away stops nothing at the others. An error that is not of that kind comes first.
+async fn all_of<T>(
+    calls: impl Iterator<Item = impl Future<Output = Result<T, ScheduleError>>>,
+) -> Result<Vec<T>, ScheduleError> {
+    let (mut answers, mut failure) = (Vec::new(), None);
+    for answer in join_all(calls).await {
+        match (answer, &failure) {
+            (Ok(answer), _) => answers.push(answer),
+            (Err(error), None | Some(ScheduleError::PartAway { .. })) => failure = Some(error),
+            (Err(_), Some(_)) => {}
+        }
+    }
+    failure.map_or(Ok(answers), Err)
 }
 
 fn millis(duration: Duration) -> i64 {
@@ -378,7 +328,7 @@ impl Schedule for RedisSchedule {
 
     async fn park(&self, parkings: &[Parking]) -> Result<(), ScheduleError> {
         let calls = self.calls(parkings.iter().map(|parking| (parking.feed, parking))).into_iter();
-        try_join_all(calls.map(async |(shard, parkings)| {
+        all_of(calls.map(async |(shard, parkings)| {
             self.eval::<()>("park feeds", shard, &self.scripts.park, |call| {
                 call.arg(0);
                 for parking in &parkings {
@@ -395,7 +345,8 @@ impl Schedule for RedisSchedule {
 
     async fn unpark(&self, hosts: &[(HostKey, Timestamp)]) -> Result<(), ScheduleError> {
         let calls = self.shards.iter().flat_map(|shard| hosts.chunks(AT_ONCE).map(move |hosts| (shard, hosts)));
-        try_join_all(calls.map(async |(shard, hosts)| {
+        let calls: Vec<(&Shard, &[(HostKey, Timestamp)])> = calls.collect();
+        all_of(calls.into_iter().map(async |(shard, hosts)| {
             self.eval::<()>("bring hosts forward", shard, &self.scripts.unpark, |call| {
                 call.arg(0);
                 for (host, at) in hosts {
@@ -404,39 +355,29 @@ impl Schedule for RedisSchedule {
             })
             .await
         }))
-        .await?;
-        Ok(())
+        .await
+        .map(drop)
+        .or_else(ScheduleError::unless_part_away)
     }
 
     async fn begin_rebuild(&self) -> Result<Option<RebuildMark>, ScheduleError> {
-        self.follow_layout().await?;
-        let nonce = format!("{:016x}", rand::rng().random::<u64>());
-        let begun: Vec<Option<String>> = try_join_all(self.shards.iter().map(async |shard| {
-            let answer = self.server.eval(&self.scripts.begin_rebuild, |call, run| {
-                call.key(&shard.marks).arg(run).arg(&nonce);
-            });
-            answer.await.map_err(|error| failed("say whether it is whole", error))
-        }))
-        .await?;
-        let lost = begun.iter().any(Option::is_some);
-        Ok(lost.then(|| RebuildMark(begun.into_iter().map(Option::unwrap_or_default).collect())))
+        self.begin().await
+    }
+
+    fn is_lost(&self, mark: &RebuildMark, feed: FeedId) -> bool {
+        mark.0.get(self.shard_of(feed)).is_some_and(|nonce| !nonce.is_empty())
     }
 
     async fn finish_rebuild(&self, mark: &RebuildMark) -> Result<bool, ScheduleError> {
-        let lost = self.shards.iter().zip(&mark.0).filter(|(_, nonce)| !nonce.is_empty());
-        let finished: Vec<bool> = try_join_all(lost.map(async |(shard, nonce)| {
-            let answer = self.server.eval(&self.scripts.finish_rebuild, |call, run| {
-                call.key(&shard.marks).arg(run).arg(nonce);
-            });
-            answer.await.map_err(|error| failed("be marked as whole", error))
-        }))
-        .await?;
-        Ok(finished.into_iter().all(|finished| finished))
+        self.finish(mark).await
     }
 
     async fn check(&self, clock: &dyn Clock) -> Result<(), ScheduleError> {
-        let read = self.server.check_reading(&self.layout, clock).await;
-        read.map(|_| ()).map_err(|error| failed("be used", error))
+        self.check_shards(clock, false).await
+    }
+
+    async fn check_whole(&self, clock: &dyn Clock) -> Result<(), ScheduleError> {
+        self.check_shards(clock, true).await
     }
 
     async fn waiting(
@@ -452,7 +393,7 @@ impl Schedule for RedisSchedule {
     }
 
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError> {
-        let shards: Vec<[i64; 9]> = try_join_all(self.shards.iter().map(async |shard| {
+        let shards: Vec<[i64; 9]> = all_of(self.shards.iter().map(async |shard| {
             self.eval("be counted", shard, &self.scripts.depth, |call| {
                 call.arg(self.time(now));
             })

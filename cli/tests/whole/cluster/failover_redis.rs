@@ -1,0 +1,201 @@
+//! Redis with a master that is killed or frozen, again and again, under a fleet: one that sentinels watch, and one of a cluster.
+
+use std::time::Duration;
+
+use common::config::ServerConfig;
+use common::host_gate::HostGate;
+use common::host_gate::redis::RedisGate;
+use common::redis::testing::cluster::Clustered;
+use common::redis::testing::groups::Watched;
+use common::redis::{RedisServer, Slot};
+use common::time::Timestamp;
+use load_tests::Record;
+use tokio::time::Instant;
+
+use super::harness::{Kind, Role, Servers, Urls};
+use super::load::{Load, Size, now};
+use super::outages::until_usual_rate;
+
+const SHORT: Size = Size {
+    feeds: 300,
+    hosts: 100,
+    interval: Duration::from_secs(6),
+    gap: Duration::from_millis(50),
+    trouble: Duration::ZERO,
+    leases: 1,
+};
+const LONG: Size = Size {
+    feeds: 10_000,
+    hosts: 1_000,
+    interval: Duration::from_secs(30),
+    gap: Duration::from_millis(50),
+    trouble: Duration::ZERO,
+    leases: 1,
+};
+/// How long after an election feeds are polled at the usual rate again, at most: the gate stays closed for one fetch deadline.
+const RECOVERY: Duration = Duration::from_secs(60);
+const SHARDS: u16 = 16;
+
+/// Servers of which one is elected for another.
+enum Group {
+    Sentinels(Box<Watched>),
+    Cluster(Box<Clustered>),
+}
+
+impl Group {
+    fn url(&self) -> String {
+        match self {
+            Group::Sentinels(group) => group.url(),
+            Group::Cluster(cluster) => cluster.url(),
+        }
+    }
+
+    /// Returns the master that is to be lost: of a cluster the one that has a slot.
+    fn master(&self, slot: Slot) -> usize {
+        match self {
+            Group::Sentinels(group) => group.settled(),
+            Group::Cluster(cluster) => {
+                cluster.wait_until_whole();
+                cluster.owner(slot)
+            }
+        }
+    }
+
+    fn lose(&mut self, master: usize, frozen: bool) -> u16 {
+        let servers = match self {
+            Group::Sentinels(group) => &mut group.servers,
+            Group::Cluster(cluster) => &mut cluster.servers,
+        };
+        if frozen {
+            servers[master].signal("STOP");
+        } else {
+            servers[master].kill();
+        }
+        servers[master].port
+    }
+
+    fn wait_for_another(&self, master: usize, slot: Slot) {
+        match self {
+            Group::Sentinels(group) => group.wait_for_another(master),
+            Group::Cluster(cluster) => cluster.wait_for_another(master, slot),
+        };
+    }
+
+    fn repair(&mut self, master: usize, frozen: bool) {
+        let servers = match self {
+            Group::Sentinels(group) => &mut group.servers,
+            Group::Cluster(cluster) => &mut cluster.servers,
+        };
+        if frozen {
+            servers[master].signal("CONT");
+        } else {
+            servers[master].start();
+        }
+        match self {
+            Group::Sentinels(group) => group.wait_for_replica(master),
+            Group::Cluster(cluster) => cluster.wait_until_whole(),
+        }
+    }
+}
+
+/// The number of failovers: half of them by kill -9, half by freezing the master.
+fn rounds() -> usize {
+    std::env::var("SOAK_FAILOVERS").map_or(2, |rounds| rounds.parse().expect("SOAK_FAILOVERS is a number"))
+}
+
+/// Every half second from then to now.
+fn moments_since(begun: Timestamp) -> Vec<Timestamp> {
+    let until = now();
+    (0_u32..).map(|n| begun.after(n * Duration::from_millis(500))).take_while(|moment| *moment <= until).collect()
+}
+
+/// Waits until readiness names the server that is away.
+async fn until_named(role: &mut Role, port: u16) {
+    let begun = Instant::now();
+    loop {
+        let (status, why) = role.get("/readyz").await;
+        if status == 503 && why.contains(&format!("127.0.0.1:{port}")) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(3), "{status} {why}");
+    }
+}
+
+async fn masters_are_lost(mut group: Group) {
+    let size = Size::pick(SHORT, LONG);
+    let servers = Servers::own_with(&["postgres", "rabbitmq"], true);
+    let urls = Urls { store: servers.postgres.clone(), redis: group.url(), queue: servers.rabbitmq.clone() };
+    let load = Load::new(size, &servers, urls.clone(), "").await;
+    let database = sqlx::PgPool::connect(&servers.postgres).await.unwrap();
+    load.cluster.watch_versions(&database).await;
+    let (is_cluster, shards) = (matches!(group, Group::Cluster(_)), SHARDS.to_string());
+    let variables: &[(&str, &str)] = if is_cluster { &[("FEEDFLEET_SCHEDULE__SHARDS", &shards)] } else { &[] };
+    // A gate that is loaded first would gather all feeds at the moment of its opening.
+    let server = RedisServer::connect(&ServerConfig::at(&urls.redis), &load.cluster.namespace).unwrap();
+    let parts = server.parts(SHARDS.into());
+    RedisGate::new(server, Duration::ZERO).open_new(now()).await.unwrap();
+    let kinds = [Kind::Scheduler, Kind::Scheduler, Kind::Worker, Kind::Worker];
+    let start = |kind| load.cluster.start_with(kind, &urls, variables);
+    let mut roles: Vec<Role> = kinds.into_iter().map(start).collect();
+    load.warm_up().await;
+
+    let (mut troubled, mut slowest) = (Vec::new(), Duration::ZERO);
+    for round in 0..rounds() {
+        until_usual_rate(&load).await;
+        let (frozen, slot) = (round % 2 == 1, parts[round * 6 % parts.len()].slot);
+        let lost = tokio::task::block_in_place(|| group.master(slot));
+        let (begun, requests) = (now(), load.origin.request_count());
+        let (port, clock) = (group.lose(lost, frozen), Instant::now());
+        if is_cluster && !frozen {
+            until_named(&mut roles[0], port).await;
+        }
+        tokio::task::block_in_place(|| group.wait_for_another(lost, slot));
+        let (elected, meanwhile) = (clock.elapsed(), load.origin.request_count() - requests);
+        let back = until_usual_rate(&load).await;
+        slowest = slowest.max(back);
+        println!(
+            "{}. server {lost} {}: another master after {elected:?} and {meanwhile} requests, usual rate {back:?} later",
+            round + 1,
+            if frozen { "frozen" } else { "killed" },
+        );
+        assert!(back < RECOVERY, "{back:?}");
+        // Those of the other masters, which are two of three, go on: half of that once the calls to a frozen one have timed out.
+        let after_timeouts = elected.saturating_sub(Duration::from_secs(3)).as_secs_f64();
+        let expected = if is_cluster { size.rate() * after_timeouts / 3.0 } else { 0.0 };
+        assert!(meanwhile as f64 >= expected, "{meanwhile} requests in {elected:?}");
+        tokio::task::block_in_place(|| group.repair(lost, frozen));
+        load.until_stored().await;
+        troubled.extend(moments_since(begun));
+    }
+    let (truth, settled) = (load.truth(), now());
+    tokio::time::sleep(size.worst_gap()).await;
+    load.until_known(&truth).await;
+    let log = load.origin.log();
+    for role in roles {
+        role.stop().await;
+    }
+    let (lost, doubled) = load.lost_and_doubled(&truth).await;
+    let (twice, reports) = load.cluster.versions_reached_twice(&database).await;
+    println!(
+        "{} failovers, usual rate after at most {slowest:?}; {} requests, {reports} accepted reports; without allowance: {:?}",
+        rounds(),
+        log.len(),
+        load.manners(&log, &[]),
+    );
+    assert_eq!((lost.len(), doubled, twice), (0, 0, 0), "{lost:?}");
+    let last: Vec<Record> = log.iter().filter(|record| record.wall >= settled).cloned().collect();
+    assert!(load.longest_silence(&last, now()) <= size.longest_gap());
+    load.manners(&log, &troubled).assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn masters_that_sentinels_replace_cost_seconds_and_nothing_else() {
+    let group = tokio::task::block_in_place(|| Watched::started(&[]));
+    masters_are_lost(Group::Sentinels(Box::new(group))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn masters_of_a_cluster_that_are_lost_cost_their_own_hosts_seconds_and_nothing_else() {
+    let cluster = tokio::task::block_in_place(|| Clustered::started(3, true));
+    masters_are_lost(Group::Cluster(Box::new(cluster))).await;
+}

@@ -1,0 +1,181 @@
+//! A Redis Cluster of several masters with a replica each.
+
+use std::time::Duration;
+
+use super::groups::wait_for;
+use super::{PrivateServer, patient};
+use crate::redis::{RedisServer, Slot};
+use crate::testing::Port;
+
+/// A master that is silent for this long is down for the others.
+pub const NODE_TIMEOUT: Duration = Duration::from_secs(3);
+const SLOTS: usize = 16_384;
+
+/// A cluster, gone with the test.
+pub struct Clustered {
+    /// The servers: the masters in the beginning, and then a replica of each.
+    pub servers: Vec<PrivateServer>,
+    masters: usize,
+    /// Where the nodes speak to each other.
+    buses: Vec<Port>,
+}
+
+impl Clustered {
+    /// Starts this many masters, each with a replica if they are to have one, and waits until all agree.
+    pub fn started(masters: usize, with_replicas: bool) -> Self {
+        let count = if with_replicas { 2 * masters } else { masters };
+        let timeout = NODE_TIMEOUT.as_millis().to_string();
+        let buses: Vec<Port> = (0..count).map(|_| Port::reserved()).collect();
+        let server = |bus: &Port| {
+            let bus = bus.number().to_string();
+            let own = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", &timeout];
+            let common = [
+                "--cluster-require-full-coverage",
+                "no",
+                "--cluster-replica-validity-factor",
+                "0",
+                "--cluster-allow-replica-migration",
+                "no",
+                "--repl-diskless-sync-delay",
+                "0",
+                "--repl-ping-replica-period",
+                "1",
+            ];
+            PrivateServer::started(&[&own[..], &common[..]].concat())
+        };
+        let servers = buses.iter().map(server).collect();
+        let cluster = Clustered { servers, masters, buses };
+        cluster.join();
+        cluster
+    }
+
+    fn join(&self) {
+        let (first, share) = (&self.servers[0], SLOTS.div_ceil(self.masters));
+        for (at, server) in self.servers.iter().enumerate() {
+            server.cli(&["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()]);
+            if at < self.masters {
+                let [first, last] = [at * share, ((at + 1) * share).min(SLOTS) - 1].map(|slot| slot.to_string());
+                assert_eq!(server.cli(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]), "OK");
+            }
+            if at > 0 {
+                let [port, bus] = [server.port, self.buses[at].number()].map(|port| port.to_string());
+                assert_eq!(first.cli(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]), "OK");
+            }
+        }
+        for server in &self.servers {
+            wait_for("all nodes know each other", || {
+                let nodes = server.cli(&["CLUSTER", "NODES"]);
+                nodes.lines().count() == self.servers.len() && !nodes.contains("handshake")
+            });
+        }
+        for (at, replica) in self.servers.iter().enumerate().skip(self.masters) {
+            let master = self.servers[at - self.masters].cli(&["CLUSTER", "MYID"]);
+            wait_for("a replica follows its master", || replica.cli(&["CLUSTER", "REPLICATE", &master]) == "OK");
+        }
+        self.wait_until_whole();
+    }
+
+    /// Waits until all servers run, all slots have masters, and the replicas are in sync.
+    pub fn wait_until_whole(&self) {
+        for server in &self.servers {
+            wait_for("a node sees the whole cluster", || {
+                let info = server.cli(&["CLUSTER", "INFO"]);
+                let nodes = server.cli(&["CLUSTER", "NODES"]);
+                info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384") && !nodes.contains("fail")
+            });
+            wait_for("a replica is in sync", || {
+                let info = server.cli(&["INFO", "replication"]);
+                info.contains("role:master") || info.contains("master_link_status:up")
+            });
+        }
+    }
+
+    /// The URL of the cluster: it names some of the nodes.
+    pub fn url(&self) -> String {
+        let hosts: Vec<String> =
+            self.servers.iter().take(3).map(|server| format!("127.0.0.1:{}", server.port)).collect();
+        format!("redis-cluster://{}/", hosts.join(","))
+    }
+
+    /// A connection of its own, as another process would have.
+    pub fn client(&self, namespace: &str) -> RedisServer {
+        patient(&self.url(), namespace)
+    }
+
+    /// Which server has a slot, as this one sees it.
+    pub fn owner_seen_by(&self, server: usize, slot: Slot) -> Option<usize> {
+        let nodes = self.servers[server].cli(&["CLUSTER", "NODES"]);
+        let has = |line: &&str| {
+            line.contains("master")
+                && !line.contains("fail")
+                && line.split(' ').skip(8).any(|word| holds(word, slot.number()))
+        };
+        let line = nodes.lines().find(has)?.to_owned();
+        self.servers.iter().position(|server| line.contains(&format!(":{}@", server.port)))
+    }
+
+    /// Which server has a slot: all that run must agree.
+    pub fn owner(&self, slot: Slot) -> usize {
+        let mut owner = None;
+        wait_for("all agree who has a slot", || {
+            let seen: Vec<_> = (0..self.servers.len())
+                .filter(|server| self.servers[*server].is_running())
+                .map(|server| self.owner_seen_by(server, slot))
+                .collect();
+            owner = seen.first().copied().flatten();
+            owner.is_some() && seen.iter().all(|other| *other == owner)
+        });
+        owner.unwrap()
+    }
+
+    /// Waits until another server than this one, which may stand still, has a slot; returns which.
+    pub fn wait_for_another(&self, old: usize, slot: Slot) -> usize {
+        let mut found = None;
+        wait_for("a replica is elected", || {
+            let witness = (0..self.servers.len()).find(|server| *server != old && self.servers[*server].is_running());
+            found = witness.and_then(|witness| self.owner_seen_by(witness, slot)).filter(|owner| *owner != old);
+            found.is_some_and(|new| self.servers[new].cli(&["ROLE"]).starts_with("master"))
+        });
+        found.unwrap()
+    }
+
+    /// Begins to move a slot: until [`Self::finish_move`] its keys are on both servers.
+    pub fn begin_move(&self, slot: Slot, to: usize) {
+        let (from, slot) = (self.owner(slot), slot.number().to_string());
+        let [source, target] = [from, to].map(|server| self.servers[server].cli(&["CLUSTER", "MYID"]));
+        assert_eq!(self.servers[to].cli(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source]), "OK");
+        assert_eq!(self.servers[from].cli(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target]), "OK");
+    }
+
+    /// Moves up to this many keys of a slot; returns how many are left.
+    pub fn move_keys(&self, slot: Slot, from: usize, to: usize, count: usize) -> usize {
+        let (number, port) = (slot.number().to_string(), self.servers[to].port.to_string());
+        let keys = self.servers[from].cli(&["CLUSTER", "GETKEYSINSLOT", &number, &count.to_string()]);
+        let keys: Vec<&str> = keys.lines().filter(|key| !key.is_empty()).collect();
+        if !keys.is_empty() {
+            let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "REPLACE", "KEYS"];
+            words.extend(&keys);
+            self.servers[from].cli(&words);
+        }
+        self.servers[from].cli(&["CLUSTER", "COUNTKEYSINSLOT", &number]).parse().unwrap()
+    }
+
+    /// Moves what is left of a slot, and says that it is moved.
+    pub fn finish_move(&self, slot: Slot, from: usize, to: usize) {
+        let (number, id) = (slot.number().to_string(), self.servers[to].cli(&["CLUSTER", "MYID"]));
+        wait_for("all keys of a slot have moved", || {
+            self.move_keys(slot, from, to, 100) == 0
+                && self.servers[to].cli(&["CLUSTER", "SETSLOT", &number, "NODE", &id]) == "OK"
+                && self.servers[from].cli(&["CLUSTER", "SETSLOT", &number, "NODE", &id]) == "OK"
+        });
+    }
+}
+
+/// Whether a word of `CLUSTER NODES` contains a slot.
+fn holds(word: &str, slot: u16) -> bool {
+    let (first, last) = word.split_once('-').unwrap_or((word, word));
+    match (first.parse::<u16>(), last.parse::<u16>()) {
+        (Ok(first), Ok(last)) => (first..=last).contains(&slot),
+        _ => false,
+    }
+}
