@@ -255,6 +255,12 @@ class Roles(unittest.TestCase):
             finally:
                 self.shell(folder, [f"rabbitmqctl delete_user {host}-{name}" for name in ("scheduler", "worker")] + [f"rabbitmqctl delete_vhost {host}"])
 
+    def test_redis_users_have_the_rights_that_setup_prints(self):
+        for line in (manifests.K8S / "overlays" / "dev" / "users.acl").read_text().splitlines()[1:]:
+            name, rights = re.match(r"user (\w+) on >\S+ resetchannels -@all (.*)", line).groups()
+            printed = program.run("setup", "redis", "--role", name).stdout
+            self.assertEqual(re.search(r" reset on #[0-9a-f]{64} (.*)", printed)[1], rights)
+
     def test_the_readme_gives_the_same_users(self):
         readme = (manifests.K8S / "README.md").read_text()
         for line in (manifests.K8S / "overlays" / "dev" / "users.acl").read_text().splitlines()[1:]:

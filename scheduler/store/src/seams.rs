@@ -168,7 +168,8 @@ pub trait Hosts: Send + Sync {
     /// A page of hosts by name: those that have feeds, a hold, a block or an operator's rule.
     async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError>;
 
-    /// The number of hosts that have feeds. Hosts that were added in the last minutes may be missing.
+    /// The number of hosts that have feeds, at most one more than [`HostQuery::MOST_COUNTED`]. Hosts that were added in the last minutes
+    /// may be missing.
     async fn count_hosts(&self) -> Result<u64, StoreError>;
 }
 

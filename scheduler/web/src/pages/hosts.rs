@@ -97,7 +97,13 @@ pub(super) async fn list(
 async fn counted(api: &Api, first: &Page<HostState>) -> Result<String, ApiError> {
     let shown = first.items.iter().filter(|host| host.row.feeds > 0).count() as u64;
     let all = if first.next.is_none() { shown } else { api.ops.store.count_hosts().await? };
-    Ok(if all < shown { String::new() } else { words::counted(all, "host", "hosts") })
+    Ok(match all {
+        all if all < shown => String::new(),
+        all if all > HostQuery::MOST_COUNTED => {
+            format!("more than {}", words::counted(HostQuery::MOST_COUNTED, "host", "hosts"))
+        }
+        all => words::counted(all, "host", "hosts"),
+    })
 }
 
 /// Hosts that are held, blocked, or refuse us: some of them, and the number of the others.
