@@ -21,6 +21,8 @@ from .manifests import ROLES, container, named, role
 from .test_manifests import OVERLAYS
 
 DOCS = OVERLAYS["dev"]
+# Restores a backup, as the servers' administrators do: name and password.
+ADMINISTRATOR = "administrator"
 
 
 def server(name):
@@ -71,13 +73,13 @@ def origin():
 
 @contextlib.contextmanager
 def redis():
-    """Runs a Redis with the users of overlays/dev; returns its port."""
+    """Runs a Redis with the users of overlays/dev and an administrator; returns its port."""
     users = next(doc for doc in manifests.of_kind(DOCS, "Secret") if doc["metadata"]["name"].startswith("redis-users"))
     arguments = container(named(DOCS, "StatefulSet", "redis"))["args"]
     port = live.free_port()
     with tempfile.TemporaryDirectory() as folder:
         acl = pathlib.Path(folder) / "users.acl"
-        acl.write_bytes(base64.b64decode(users["data"]["users.acl"]))
+        acl.write_text(base64.b64decode(users["data"]["users.acl"]).decode() + f"user {ADMINISTRATOR} on >{ADMINISTRATOR} ~* +@all\n")
         mounted = "/etc/redis/users.acl"
         assert mounted in arguments
         arguments = [str(acl) if argument == mounted else argument for argument in arguments]
@@ -206,10 +208,9 @@ class Roles(unittest.TestCase):
     def shell(self, folder, lines):
         """Runs documented commands in a folder, against this test's servers."""
         services = pathlib.Path(os.environ.get("FEEDFLEET_SERVICES", f"/tmp/feedfleet-services-{os.getuid()}"))
-        password = re.search(r"scheduler:([^@]+)@", secret("feedfleet-scheduler", "redis-url")).group(1)
         broker = re.search(r":(\d+)/", server("RABBITMQ")).group(1)
         known = {
-            "redis-cli": f"exec {shutil.which('redis-cli')} --user scheduler --pass {password} --no-auth-warning -p {self.redis} \"$@\"",
+            "redis-cli": f"exec {shutil.which('redis-cli')} --user {ADMINISTRATOR} --pass {ADMINISTRATOR} --no-auth-warning -p {self.redis} \"$@\"",
             # RabbitMQ's own script, which does not switch to the system's user; it finds the node by dev/services' name.
             "rabbitmqctl": f"HOME={services}/rabbitmq ERL_EPMD_PORT=$(cat {services}/epmd.port) ERL_EPMD_ADDRESS=127.0.0.1 "
                            f"RABBITMQ_CONF_ENV_FILE=/dev/null exec /usr/lib/rabbitmq/bin/rabbitmqctl -n t{broker}@localhost \"$@\"",
