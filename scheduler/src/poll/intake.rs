@@ -36,9 +36,9 @@ const LASTING: u32 = 2;
 /// Transactions at once.
 const AT_ONCE: usize = 4;
 /// How long to wait before reports that could not be settled are tried again.
-/// Between two tries of reports whose holds a part of the gate cannot take.
-const PART_AWAY_REST: Duration = Duration::from_millis(100);
 const RETRY: Duration = Duration::from_secs(1);
+/// The same for reports whose holds a part of the gate cannot take.
+const PART_AWAY_REST: Duration = Duration::from_millis(100);
 /// How often a scheduler that could not store reports asks whether it can again, without waiting for one to come.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// How long such a question may take.
