@@ -6,7 +6,7 @@ use common::time::Timestamp;
 use tokio_util::sync::DropGuard;
 use url::Url;
 
-use super::recent::SeenPage;
+use super::recent::{Seen, SeenPage};
 use super::targets::Target;
 use store::{Advance, EventFilter, Subscription};
 
@@ -57,7 +57,7 @@ impl Held {
             self.looked = self.looked.max(page.next);
             return *gathered >= self.subscription.wish.batch;
         }
-        let first = matching.next().map(|seen| seen.seq());
+        let first = matching.next().map(Seen::seq);
         self.looked = self.looked.max(first.map_or(page.next, |seq| seq - 1));
         self.subscription.progress.cursor = self.looked;
         first.is_some()
