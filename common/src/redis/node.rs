@@ -45,7 +45,7 @@ pub(super) struct Node {
     link: std::sync::Mutex<Option<Link>>,
     /// Held by the task that connects; the others wait, each until its own deadline.
     attempts: Mutex<Attempts>,
-    /// Why there is no connection, after a failed attempt or a timeout, until there is one.
+    /// The error of the last failed attempt or timeout; removed by the next connection.
     trouble: std::sync::Mutex<Option<ServerError>>,
     /// A task connects for [`Node::eval_promptly`].
     reconnecting: AtomicBool,
@@ -135,7 +135,7 @@ impl Node {
         self.judged(answer, link.number)
     }
 
-    /// Returns whether the last attempt to connect failed, or an answer did not come, and there is no connection since then.
+    /// Returns whether the last attempt to connect failed or a call timed out, and no connection was made since.
     pub(super) fn is_in_trouble(&self) -> bool {
         crate::lock(&self.trouble).is_some()
     }
