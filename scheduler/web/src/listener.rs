@@ -3,7 +3,8 @@
 //! A connection is *waiting* until the head of a request has arrived, and again when its response has been sent; otherwise it
 //! is *busy*. Waiting connections end by a timeout, and when the limit of connections is reached, the one that has waited
 //! longest gives way to a new one: callers who open connections and say nothing displace each other, and a request that
-//! arrives with its connection is answered. When all connections are busy, [`RESERVED`] more are taken for health and metrics.
+//! arrives with its connection is answered: what has arrived is read before the next connection is admitted. When all
+//! connections are busy, [`RESERVED`] more are taken for health and metrics.
 //!
 //! HTTP/2 is off (`docs/decisions/0023-http-1-only.md`).
 
@@ -27,8 +28,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
@@ -54,9 +56,12 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: 
     loop {
         let accepted = async {
             let permit = Arc::clone(&open).acquire_owned().await.map_err(io::Error::other)?;
-            listener.accept().await.map(|(stream, address)| (stream, address, permit))
+            let (stream, address) = listener.accept().await?;
+            // A new connection can be written to, so this waits for nothing but the system's word on it.
+            let ready = stream.ready(Interest::READABLE | Interest::WRITABLE).await?;
+            Ok((stream, address, permit, ready.is_readable()))
         };
-        let (stream, address, permit) = tokio::select! {
+        let (stream, address, permit, has_bytes) = tokio::select! {
             // First: another server may accept on the same socket by then, and know more.
             biased;
             () = stop.cancelled() => break,
@@ -72,10 +77,15 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: 
         };
         let Some(admitted) = admission.admit(address.ip()) else { continue };
         let (router, limits, stop) = (router.clone(), limits.clone(), stop.clone());
+        let (first_look, looked_at) = oneshot::channel();
         tokio::spawn(async move {
-            connection(stream, address, router, &limits, &admitted, &stop).await;
+            connection(stream, address, router, &limits, &admitted, &stop, first_look).await;
             drop((admitted, permit));
         });
+        // Until its request has been read, it looks like one that waits, and many connections at once would displace it.
+        if has_bytes {
+            let _ = looked_at.await;
+        }
     }
     drop(listener);
     // Callers that are not done by then are cut off when the process exits.
@@ -89,7 +99,7 @@ fn is_of_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Serves one connection to its end, its timeout, or until it gives way.
+/// Serves one connection to its end, its timeout, or until it gives way. Drops `first_look` when it has read what had arrived.
 async fn connection(
     stream: TcpStream,
     address: SocketAddr,
@@ -97,6 +107,7 @@ async fn connection(
     limits: &Limits,
     admitted: &Admitted,
     stop: &CancellationToken,
+    first_look: oneshot::Sender<()>,
 ) {
     // Responses are written whole; waiting for more to send would only delay them.
     let _ = stream.set_nodelay(true);
@@ -112,6 +123,10 @@ async fn connection(
     // The deadlines below are wider for an idle connection than for half a head.
     http.timer(TokioTimer::new()).header_read_timeout(None);
     let mut served = std::pin::pin!(http.serve_connection(io, service));
+    if futures_util::poll!(served.as_mut()).is_ready() {
+        return;
+    }
+    drop(first_look);
     let mut stopping = false;
     loop {
         let deadline = activity.deadline(limits);
