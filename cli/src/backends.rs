@@ -58,6 +58,9 @@ pub(crate) fn schedule(config: &Config) -> anyhow::Result<Arc<dyn Schedule>> {
         return Ok(Arc::new(MemorySchedule::default()));
     }
     let server = RedisServer::connect(&schedule.server(), &config.namespace).context("schedule.url")?;
+    if server.is_cluster() && schedule.shards == 1 {
+        tracing::warn!("{}", crate::config::ONE_SHARD);
+    }
     Ok(Arc::new(RedisSchedule::new(server, schedule.shards)))
 }
 

@@ -36,13 +36,13 @@ pub(crate) async fn run(args: &BackupArgs) -> anyhow::Result<ExitCode> {
     let config = args.settings.load(&flags)?.config;
     let backup = SqliteStore::backup(&config.store.url, &args.file).await?;
     if args.json {
-        let told = json!({
+        let report = json!({
             "file": args.file,
             "feeds": backup.feeds,
             "entries": backup.entries,
             "bytes": backup.bytes,
         });
-        output::json(&told)?;
+        output::json(&report)?;
     } else {
         let size = words::bytes(backup.bytes as f64);
         let feeds = words::counted(backup.feeds, "feed", "feeds");

@@ -135,6 +135,10 @@ fn lines(key: &str, value: &serde_json::Value, text: &mut String) {
     }
 }
 
+/// Of a schedule on a Redis Cluster.
+pub(crate) const ONE_SHARD: &str = "schedule.shards is 1: the whole schedule is on one master of the Redis Cluster, and is lost with it; \
+    set it to 16 (docs/operations.md#redis-cluster)";
+
 /// What is accepted but should be changed.
 fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -143,6 +147,9 @@ fn warnings(config: &Config) -> Vec<String> {
             "fetch.user_agent_url is not set: publishers cannot find out who polls them; give the address of a page"
                 .to_owned(),
         );
+    }
+    if config.schedule.url.contains("-cluster://") && config.schedule.shards == 1 {
+        warnings.push(ONE_SHARD.to_owned());
     }
     warnings
 }

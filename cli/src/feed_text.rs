@@ -203,13 +203,13 @@ pub(crate) fn hints_text(hints: &FeedHints) -> Option<String> {
     let list = |names: Vec<String>| Some(names.join(", ")).filter(|list| !list.is_empty());
     const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
     let days = DAYS.iter().enumerate().filter(|(day, _)| hints.skip_days & (1 << day) != 0);
-    let told = [
+    let hints = [
         hints.ttl.map(|ttl| format!("ttl {}", words::duration(ttl))),
         hints.update_period.map(|period| format!("updates every {}", words::duration(period))),
         list(bits(hints.skip_hours).collect()).map(|hours| format!("skips the hours {hours} (GMT)")),
         list(days.map(|(_, name)| (*name).to_owned()).collect()).map(|days| format!("skips {days}")),
     ];
-    list(told.into_iter().flatten().collect())
+    list(hints.into_iter().flatten().collect())
 }
 
 /// What a feed says about its further documents and its end.

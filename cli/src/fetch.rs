@@ -197,9 +197,9 @@ fn exchange_text(exchange: &Exchange) -> String {
         return lines.join("\n");
     };
     lines.push(format!("< {} {}, after {took}", head.protocol, head.status));
-    let (told, others): (Vec<&Field>, Vec<&Field>) =
+    let (shown, others): (Vec<&Field>, Vec<&Field>) =
         head.fields.iter().partition(|(name, _)| TELLING.contains(&name.as_str()));
-    lines.extend(told.into_iter().map(|(name, value)| format!("< {name}: {}", plain(value, 300))));
+    lines.extend(shown.into_iter().map(|(name, value)| format!("< {name}: {}", plain(value, 300))));
     if !others.is_empty() {
         lines.push(format!("< ({} further fields; --json has them)", others.len()));
     }

@@ -25,7 +25,7 @@ use ::redis::{ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation, S
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use self::address::{Address, TlsFiles};
+use self::address::{Address, TlsPaths};
 use self::cluster::Cluster;
 pub use self::error::ServerError;
 use self::node::{Limits, Node};
@@ -70,7 +70,7 @@ impl RedisServer {
     }
 
     fn connect_within(limits: Limits, config: &ServerConfig, namespace: &str) -> Result<Self, RedisError> {
-        let files = TlsFiles::of(config);
+        let files = TlsPaths::of(config);
         files.read()?;
         let refused = |reason| RedisError::from((ErrorKind::InvalidClientConfig, "the URL", reason));
         let one = |address| Place::One(Box::new(Node::new(address, limits)));

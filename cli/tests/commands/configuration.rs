@@ -22,6 +22,16 @@ fn the_defaults_are_accepted_with_a_warning_that_says_who_polls() {
 }
 
 #[test]
+fn a_schedule_of_one_shard_on_a_redis_cluster_is_accepted_with_a_warning() {
+    for (shards, warned) in [("1", true), ("16", false)] {
+        let url = "schedule.url=redis-cluster://10.0.0.1:6379,10.0.0.2:6379";
+        let shards = format!("schedule.shards={shards}");
+        let ran = run(&["config", "check", "--set", url, "--set", &shards]);
+        assert_eq!((ran.code, ran.err.contains("schedule.shards is 1")), (Some(0), warned), "{}", ran.err);
+    }
+}
+
+#[test]
 fn every_mistake_is_told_at_once_with_its_place_and_the_nearest_name() {
     let file = file("[policy]\nslat = 0.2\n\n[worker]\nconcurrency = \"many\"\n");
     let path = file.path().to_str().unwrap();

@@ -23,7 +23,7 @@ const TCP_PROBE: Duration = Duration::from_secs(2);
 /// A server that can be connected to.
 pub(super) struct Address {
     place: Place,
-    files: TlsFiles,
+    files: TlsPaths,
 }
 
 enum Place {
@@ -31,9 +31,9 @@ enum Place {
     Sentinels { nodes: Vec<ConnectionInfo>, service: Service },
 }
 
-/// The files for TLS; empty where there are none.
+/// Where the files for TLS are; empty where there are none.
 #[derive(Clone, Debug)]
-pub(super) struct TlsFiles {
+pub(super) struct TlsPaths {
     ca: String,
     certificate: String,
     key: String,
@@ -41,12 +41,12 @@ pub(super) struct TlsFiles {
 
 impl Address {
     /// Returns a server's own address.
-    pub(super) fn server(info: ConnectionInfo, files: TlsFiles) -> Self {
+    pub(super) fn server(info: ConnectionInfo, files: TlsPaths) -> Self {
         Address { place: Place::Server(info.set_tcp_settings(tcp_settings())), files }
     }
 
     /// Returns the address of the master that sentinels name.
-    pub(super) fn of_sentinels(nodes: Vec<ConnectionInfo>, service: Service, files: TlsFiles) -> Self {
+    pub(super) fn of_sentinels(nodes: Vec<ConnectionInfo>, service: Service, files: TlsPaths) -> Self {
         Address { place: Place::Sentinels { nodes, service }, files }
     }
 
@@ -66,10 +66,10 @@ impl Address {
     }
 }
 
-impl TlsFiles {
+impl TlsPaths {
     /// Returns the files that the configuration names.
     pub(super) fn of(config: &ServerConfig) -> Self {
-        TlsFiles { ca: config.ca_file.clone(), certificate: config.client_cert.clone(), key: config.client_key.clone() }
+        TlsPaths { ca: config.ca_file.clone(), certificate: config.client_cert.clone(), key: config.client_key.clone() }
     }
 
     /// Reads the files; `None` if there are none.

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::map::Map;
 pub(super) use self::map::all_addresses;
-use super::address::{Address, TlsFiles};
+use super::address::{Address, TlsPaths};
 use super::error::ServerError;
 use super::node::{Limits, Node};
 use super::slot::Slot;
@@ -38,7 +38,7 @@ const RETRY: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(10
 pub(super) struct Cluster {
     /// Some of its nodes, as the URL names them.
     seeds: Vec<ConnectionInfo>,
-    files: TlsFiles,
+    files: TlsPaths,
     limits: Limits,
     known: std::sync::Mutex<Known>,
     /// When the map was read last; held by the task that reads it.
@@ -87,7 +87,7 @@ impl Remedy {
 }
 
 impl Cluster {
-    pub(super) fn new(seeds: Vec<ConnectionInfo>, files: TlsFiles, limits: Limits) -> Self {
+    pub(super) fn new(seeds: Vec<ConnectionInfo>, files: TlsPaths, limits: Limits) -> Self {
         Cluster {
             seeds,
             files,

@@ -118,7 +118,9 @@ impl PrivateServer {
 
     /// Asks it by Redis' own client.
     pub fn cli(&self, words: &[&str]) -> String {
-        let output = Command::new("redis-cli").args(["-p", &self.port.to_string()]).args(words).output().unwrap();
+        let tls: &[&str] = if self.tls { &["--tls", "--insecure"] } else { &[] };
+        let port = self.port.to_string();
+        let output = Command::new("redis-cli").args(["-p", &port]).args(tls).args(words).output().unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 

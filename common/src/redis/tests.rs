@@ -50,7 +50,7 @@ async fn a_server_that_is_absent_at_start_is_found_when_it_comes() {
     let (server, stalls) = (hurried(&private, "absent"), Stalls::watched());
     for _ in 0..3 {
         let (answered, took) = timed(&stalls, answers(&server)).await;
-        assert!(!answered && took < Duration::from_secs(1), "{took:?}");
+        assert!(!answered && took < Duration::from_millis(1800), "{took:?}");
     }
     private.start();
     back(&server).await;
@@ -95,7 +95,7 @@ async fn a_connection_that_went_silent_is_replaced_after_one_timeout() {
         let (answered, took) = timed(&stalls, answers(&server)).await;
         assert!(!answered && took < Duration::from_millis(2400), "round {round}: {took:?}");
         let ((), took) = timed(&stalls, back(&server)).await;
-        assert!(took < Duration::from_secs(1), "round {round}: found again after {took:?}");
+        assert!(took < Duration::from_millis(1800), "round {round}: found again after {took:?}");
     }
 }
 

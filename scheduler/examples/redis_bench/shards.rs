@@ -15,7 +15,7 @@ use scheduler::schedule::{Schedule, Slot};
 use crate::{BATCH, LEASE, PAGE, empty, rate, script_time, slot, used_memory};
 
 /// Feeds claimed by each number of claimers.
-pub(crate) const CLAIMS: usize = 200_000;
+const CLAIMS: usize = 200_000;
 /// Schedulers that claim at the same time.
 pub(crate) const AT_ONCE: usize = 4;
 
@@ -43,15 +43,45 @@ pub(crate) async fn measure(
     Ok(())
 }
 
-async fn row(
+async fn row(server: &RedisServer, connection: MultiplexedConnection, feeds: usize, shards: u16) -> anyhow::Result<()> {
+    let figures = figures(server, &mut [connection], feeds, shards).await?;
+    println!(
+        "{shards:>6}  {:>10.0}  {:>12.1}  {:>11.0}  {:>18}  {:>16.2}  {:>11.0}  {:>18}",
+        figures.put,
+        figures.bytes,
+        figures.alone.0,
+        percentiles(figures.alone.1),
+        figures.busy[0],
+        figures.at_once.0,
+        percentiles(figures.at_once.1)
+    );
+    Ok(())
+}
+
+/// What a schedule costs.
+pub(crate) struct Figures {
+    /// Feeds put a second.
+    pub(crate) put: f64,
+    /// Bytes that a feed takes.
+    pub(crate) bytes: f64,
+    /// Microseconds that each server spends in scripts for each feed that is claimed.
+    pub(crate) busy: Vec<f64>,
+    /// Feeds claimed a second by one, and how long each claim took.
+    pub(crate) alone: (f64, Vec<Duration>),
+    /// The same by several.
+    pub(crate) at_once: (f64, Vec<Duration>),
+}
+
+/// Fills a schedule over servers with these connections, and claims from it.
+pub(crate) async fn figures(
     server: &RedisServer,
-    mut connection: MultiplexedConnection,
+    connections: &mut [MultiplexedConnection],
     feeds: usize,
     shards: u16,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Figures> {
     let now = SystemClock.now();
     let schedule = Arc::new(RedisSchedule::new(server.clone(), shards));
-    let before = used_memory(&mut connection).await?;
+    let before = memory(connections).await?;
     let begun = Instant::now();
     for first in (1..=i64::try_from(feeds)?).step_by(PAGE) {
         let slots: Vec<Slot> = (first..first + PAGE as i64).map(|feed| slot(now, feed)).collect();
@@ -59,25 +89,33 @@ async fn row(
     }
     let put = rate(feeds, begun);
     ensure!(schedule.depth(now).await?.feeds == feeds, "feeds are missing");
-    let bytes = used_memory(&mut connection).await?.saturating_sub(before) as f64 / feeds as f64;
-    let before = script_time(&mut connection).await?;
-    let (alone, alone_latency) = claim(&schedule, 1, now).await?;
-    let cost = (script_time(&mut connection).await? - before) / CLAIMS as f64;
-    let (together, latency) = claim(&schedule, AT_ONCE, now).await?;
-    println!(
-        "{shards:>6}  {put:>10.0}  {bytes:>12.1}  {alone:>11.0}  {:>18}  {cost:>16.2}  {together:>11.0}  {:>18}",
-        percentiles(alone_latency),
-        percentiles(latency)
-    );
-    Ok(())
+    let bytes = memory(connections).await?.saturating_sub(before) as f64 / feeds as f64;
+    let before = times(connections).await?;
+    let alone = claim(&schedule, 1, now).await?;
+    let after = times(connections).await?;
+    let busy = after.iter().zip(before).map(|(after, before)| (after - before) / CLAIMS as f64).collect();
+    let at_once = claim(&schedule, AT_ONCE, now).await?;
+    Ok(Figures { put, bytes, busy, alone, at_once })
+}
+
+async fn memory(connections: &mut [MultiplexedConnection]) -> anyhow::Result<u64> {
+    let mut sum = 0;
+    for connection in connections {
+        sum += used_memory(connection).await?;
+    }
+    Ok(sum)
+}
+
+async fn times(connections: &mut [MultiplexedConnection]) -> anyhow::Result<Vec<f64>> {
+    let mut times = Vec::new();
+    for connection in connections {
+        times.push(script_time(connection).await?);
+    }
+    Ok(times)
 }
 
 /// Feeds a second, and how long each claim took.
-pub(crate) async fn claim(
-    schedule: &Arc<RedisSchedule>,
-    claimers: usize,
-    now: Timestamp,
-) -> anyhow::Result<(f64, Vec<Duration>)> {
+async fn claim(schedule: &Arc<RedisSchedule>, claimers: usize, now: Timestamp) -> anyhow::Result<(f64, Vec<Duration>)> {
     let begun = Instant::now();
     let mut claiming = tokio::task::JoinSet::new();
     for _ in 0..claimers {

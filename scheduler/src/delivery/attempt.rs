@@ -192,7 +192,7 @@ impl Attempts {
         let query = EventQuery { filter: filter(of), ..EventQuery::after(progress.cursor, limit) };
         let mut page = match if repeats { None } else { self.recent.read(&query) } {
             Some(page) => page,
-            None => self.ops.store.find_events(&query).await.map_err(|error| told(&error))?,
+            None => self.ops.store.find_events(&query).await.map_err(|error| with_causes(&error))?,
         };
         if !page.more {
             // Numbers from the last event to this one are of events that are gone.
@@ -232,7 +232,9 @@ impl Attempts {
     /// Writes a request's body. A notification of the hub says how the feed is, as of now.
     async fn body(&self, of: &Subscription, epoch: &str, events: Vec<Event>) -> Result<Body, String> {
         let feed = match (&of.hub, of.wish.filter.feed) {
-            (Some(_), Some(feed)) => self.ops.store.feed(&FeedRef::Id(feed)).await.map_err(|error| told(&error))?,
+            (Some(_), Some(feed)) => {
+                self.ops.store.feed(&FeedRef::Id(feed)).await.map_err(|error| with_causes(&error))?
+            }
             _ => None,
         };
         let hub = self.ops.hub_url();
@@ -333,7 +335,7 @@ impl Attempts {
         disable: Option<String>,
     ) -> Result<bool, String> {
         let advance = Advance { id: of.id, revision: of.revision, from, progress: progress.clone(), disable };
-        self.saver.save(advance).await.map_err(|error| told(&error))
+        self.saver.save(advance).await.map_err(|error| with_causes(&error))
     }
 }
 
@@ -411,6 +413,7 @@ fn note_lost(of: &Subscription, progress: &mut Progress, page: &EventPage<Event>
     true
 }
 
-pub(super) fn told(error: &(dyn std::error::Error + 'static)) -> String {
+/// An error with its causes, in a line.
+pub(super) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     common::causes::causes(error).to_string()
 }

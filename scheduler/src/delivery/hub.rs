@@ -12,7 +12,7 @@ use rand::RngExt;
 use tokio::time::Instant;
 use url::Url;
 
-use super::attempt::{Attempts, Ended, Task, told};
+use super::attempt::{Attempts, Ended, Task, with_causes};
 use super::backoff::next_try;
 use super::body::Body;
 use super::lanes::Slot;
@@ -73,7 +73,7 @@ impl Attempts {
         match stored {
             // Somebody else was faster: the next look knows more.
             Ok(()) | Err(BackendError::Store(StoreError::Outdated)) => Ok(Ended::Lost),
-            Err(error) => Err(told(&error)),
+            Err(error) => Err(with_causes(&error)),
         }
     }
 

@@ -177,7 +177,7 @@ async fn subscribers_of_a_feed_that_becomes_private_and_of_a_closed_hub_are_deni
     // A public feed that turns out to be a private one.
     world.merge(ids[0], ids[1]).await;
     round(&world.ops).await.unwrap();
-    let denied = world.until("denial", async |world| world.told("denied")).await;
+    let denied = world.until("denial", async |world| world.asked("denied")).await;
     assert_eq!(query(&denied, "hub.reason").unwrap(), "the feed is no longer polled here");
     assert!(world.settled().await.is_none());
     world.end().await;
@@ -188,7 +188,7 @@ async fn subscribers_of_a_feed_that_becomes_private_and_of_a_closed_hub_are_deni
     world.settled().await;
     world.ops.edit(id, &EditFeed { private: Some(true), ..EditFeed::default() }).await.unwrap();
     round(&world.ops).await.unwrap();
-    world.until("denial", async |world| world.told("denied")).await;
+    world.until("denial", async |world| world.asked("denied")).await;
     assert!(world.settled().await.is_none());
     world.end().await;
 
@@ -197,7 +197,7 @@ async fn subscribers_of_a_feed_that_becomes_private_and_of_a_closed_hub_are_deni
     world.settled().await;
     world.ask(&HubRequest { callback: "https://t.example/".into(), by: "reader".into(), ..request() }).await;
     round(&world.ops).await.unwrap();
-    let denied = world.until("denial", async |world| world.told("denied")).await;
+    let denied = world.until("denial", async |world| world.asked("denied")).await;
     assert_eq!(query(&denied, "hub.reason").unwrap(), "this hub is closed");
     world.until("the other one", async |world| (world.subscription().await?.by == "reader").then_some(())).await;
     world.end().await;

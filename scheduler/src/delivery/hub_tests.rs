@@ -190,7 +190,7 @@ impl World {
     }
 
     /// The first request of this mode.
-    pub(super) fn told(&self, mode: &str) -> Option<DeliveryRequest> {
+    pub(super) fn asked(&self, mode: &str) -> Option<DeliveryRequest> {
         self.got.lock().unwrap().iter().find(|got| query(got, "hub.mode").as_deref() == Some(mode)).cloned()
     }
 

@@ -100,11 +100,11 @@ impl Results {
         let (mut verdicts, mut slots) = (Vec::new(), Vec::new());
         let (mut interrupted, mut kept) = (Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
-        let told = reports.iter().filter_map(|report| {
+        let current = reports.iter().filter_map(|report| {
             let feed = feeds.get(&report.feed)?;
             (feed.version == report.version).then_some((feed, report))
         });
-        self.condition.our_fault.observe(told, now);
+        self.condition.our_fault.observe(current, now);
         self.metrics.our_fault.set(i64::from(self.condition.our_fault.since().is_some()));
         self.hear_hosts(&reports, &feeds, now).await?;
         for mut report in reports {
@@ -119,12 +119,12 @@ impl Results {
                     self.metrics.record_report(&report);
                     log::deferred(&report, until);
                     // Who waits for a host is woken when that is free; who was told when to come waits for that time.
-                    let told = report.retry_after.is_some();
-                    if report.detour.is_none() || told {
+                    let has_retry_after = report.retry_after.is_some();
+                    if report.detour.is_none() || has_retry_after {
                         slots.push(Slot { feed: feed.id, due_at: until, band: self.band(feed) });
                     }
                     match report.detour {
-                        Some(detour) if told => kept.push((feed.id, feed.version, detour)),
+                        Some(detour) if has_retry_after => kept.push((feed.id, feed.version, detour)),
                         Some(detour) => interrupted.push((feed, detour, until)),
                         None => {}
                     }

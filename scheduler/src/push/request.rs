@@ -73,7 +73,7 @@ pub(super) async fn send(ops: &Ops, of: &PushSubscription, mode: Mode) -> Result
             PushKind::RssCloud if cloud::is_refusal(&answer.detail) => Answer::Failed(answer.detail, None),
             _ => Answer::Accepted,
         },
-        Ok(answer) => Answer::Failed(told(&answer), answer.retry_after),
+        Ok(answer) => Answer::Failed(reason(&answer), answer.retry_after),
         Err(until) => Answer::Later(until),
     })
 }
@@ -162,7 +162,7 @@ async fn once(ops: &Ops, url: &Url, call: &Call) -> Result<Result<DeliveryAnswer
 }
 
 /// Why a request failed, in a line.
-fn told(answer: &DeliveryAnswer) -> String {
+fn reason(answer: &DeliveryAnswer) -> String {
     let detail = answer.detail.trim();
     let text = match answer.status {
         Some(status) if detail.is_empty() => format!("it answered {status}"),

@@ -16,7 +16,7 @@ const PAGE: u32 = 500;
 #[derive(Debug, Default)]
 pub struct Resealing {
     /// Why some logins cannot be read.
-    told: BTreeSet<String>,
+    logged: BTreeSet<String>,
     /// The secrets of subscriptions were looked through: the key changes with a restart only.
     has_subscriptions: bool,
 }
@@ -46,10 +46,10 @@ impl Resealing {
         if sealed > 0 {
             tracing::info!(feeds = sealed, "credentials are sealed with the new key");
         }
-        for why in unreadable.difference(&self.told) {
+        for why in unreadable.difference(&self.logged) {
             tracing::error!(why, "some credentials of feeds or secrets of subscriptions cannot be used");
         }
-        self.told = unreadable;
+        self.logged = unreadable;
         Ok(sealed)
     }
 }

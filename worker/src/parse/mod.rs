@@ -156,7 +156,7 @@ fn read(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<ParsedFe
         let draft = if is_json {
             json::read(text, limits)
         } else {
-            xml::read(text, base, limits).map_err(|refusal| told(refusal, text))
+            xml::read(text, base, limits).map_err(|refusal| parse_error(refusal, text))
         };
         draft.map(|draft| normalise::finish(draft, base, limits))
     };
@@ -178,7 +178,7 @@ fn read(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<ParsedFe
     }
 }
 
-fn told(refusal: Refusal, text: &str) -> ParseError {
+fn parse_error(refusal: Refusal, text: &str) -> ParseError {
     match refusal {
         Refusal::TooLarge(why) => ParseError::TooLarge(why),
         Refusal::Malformed(why) if repair::feed_position(text).is_some() => ParseError::malformed(&why),

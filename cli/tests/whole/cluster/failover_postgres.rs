@@ -11,31 +11,20 @@ use store::Events;
 use tokio::time::Instant;
 
 use super::consumers::{Consumer, event_seqs};
+use super::failover::{self, back_within, moments_since, rounds};
 use super::harness::{Kind, Role, Servers, Urls, address};
 use super::load::{Load, Size, now};
 use crate::harness::PATIENCE;
 
+/// Smaller than of the other servers, as the consumer reads all events. The trouble is how long a standby lags when it is promoted.
 const SHORT: Size = Size {
     feeds: 200,
     hosts: 80,
     interval: Duration::from_secs(5),
-    gap: Duration::from_millis(50),
     trouble: Duration::from_secs(2),
-    leases: 1,
+    ..failover::SHORT
 };
-/// The trouble is how long a standby lags when it is promoted.
-const LONG: Size = Size {
-    feeds: 10_000,
-    hosts: 1_000,
-    interval: Duration::from_secs(30),
-    gap: Duration::from_millis(50),
-    trouble: Duration::from_secs(5),
-    leases: 1,
-};
-/// The time from the promotion until feeds are polled at the usual rate: seconds, unless the machine is very busy.
-fn back_within() -> Duration {
-    Duration::from_secs(if std::env::var_os("SOAK").is_some() { 30 } else { 120 })
-}
+const LONG: Size = Size { trouble: Duration::from_secs(5), ..failover::LONG };
 const NAMES: [&str; 2] = ["postgres", "postgres2"];
 
 /// Two servers, the proxies through which the roles reach them, and which of them is the primary.
@@ -143,7 +132,7 @@ async fn usual_rate(load: &Load) -> Timestamp {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
     let size = Size::pick(SHORT, LONG);
-    let count: usize = std::env::var("SOAK_FAILOVERS").map_or(2, |rounds| rounds.parse().unwrap());
+    let count = rounds();
     let mut servers = Servers::own(true);
     let mut pair = Pair::start(&mut servers).await;
     let load = Load::new(size, &servers, Urls::of(&servers), "").await;
@@ -173,8 +162,7 @@ async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
         let epoch = load.cluster.store.events(0, 1).await.unwrap().epoch;
         assert_ne!(epoch, before, "{round:?}");
         // As with a kill: a poll whose report was not stored, or whose result was lost, may be repeated.
-        let moments = (0_u32..).map(|n| begun.after(n * Duration::from_millis(500)));
-        troubled.extend(moments.take_while(|moment| *moment <= now()));
+        troubled.extend(moments_since(begun));
         let stood = longest_stand(&load.origin.log(), begun);
         println!("{round:?}: usual rate {took:?} after the promotion; no request at all for at most {stood:?}");
         times.push(took);

@@ -2,40 +2,15 @@
 
 use std::time::Duration;
 
-use common::time::Timestamp;
 use tokio::time::Instant;
 
+use super::failover::{LONG, SHORT, assert_nothing_lost, back_within, moments_since, rounds};
 use super::harness::{Kind, Role, Servers, Urls};
 use super::load::{Load, Size, now};
 use super::outages::until_usual_rate;
 use crate::harness::PATIENCE;
 
-const SHORT: Size = Size {
-    feeds: 300,
-    hosts: 100,
-    interval: Duration::from_secs(6),
-    gap: Duration::from_millis(50),
-    trouble: Duration::ZERO,
-    leases: 1,
-};
-const LONG: Size = Size {
-    feeds: 10_000,
-    hosts: 1_000,
-    interval: Duration::from_secs(30),
-    gap: Duration::from_millis(50),
-    trouble: Duration::ZERO,
-    leases: 1,
-};
-/// How long after a new leader's election feeds are polled at the usual rate again, at most: seconds, unless the machine is very busy.
-fn recovery() -> Duration {
-    Duration::from_secs(if std::env::var_os("SOAK").is_some() { 30 } else { 120 })
-}
 const NODES: [&str; 3] = ["rabbitmq", "rabbitmq2", "rabbitmq3"];
-
-/// The number of failovers: half of them by kill -9, half by freezing a node.
-fn rounds() -> usize {
-    std::env::var("SOAK_FAILOVERS").map_or(2, |rounds| rounds.parse().expect("SOAK_FAILOVERS is a number"))
-}
 
 fn leader(servers: &Servers, queue: &str, asked: &str) -> &'static str {
     let question = format!("ra_leaderboard:lookup_leader('%2F_{queue}').");
@@ -60,12 +35,6 @@ fn until_all_nodes_run(servers: &Servers, mut frozen: Option<&str>) {
         }
         std::thread::sleep(Duration::from_millis(200));
     }
-}
-
-/// Every half second from then to now.
-fn moments_since(begun: Timestamp) -> Vec<Timestamp> {
-    let until = now();
-    (0_u32..).map(|n| begun.after(n * Duration::from_millis(500))).take_while(|moment| *moment <= until).collect()
 }
 
 /// A disk alarm of one node is shown wherever an operator looks, and ends.
@@ -129,7 +98,7 @@ async fn leaders_of_rabbitmq_that_are_killed_or_freeze_cost_seconds_and_nothing_
             round + 1,
             if frozen { "frozen" } else { "killed" },
         );
-        assert!(back < recovery(), "{back:?}");
+        assert!(back < back_within(), "{back:?}");
         tokio::task::block_in_place(|| {
             if frozen {
                 servers.signal(lost, "CONT");
@@ -141,21 +110,6 @@ async fn leaders_of_rabbitmq_that_are_killed_or_freeze_cost_seconds_and_nothing_
         load.until_stored().await;
         troubled.extend(moments_since(begun));
     }
-    let truth = load.truth();
-    tokio::time::sleep(size.worst_gap()).await;
-    load.until_known(&truth).await;
-    let log = load.origin.log();
-    for role in roles {
-        role.stop().await;
-    }
-    let (lost, doubled) = load.lost_and_doubled(&truth).await;
-    let (twice, reports) = load.cluster.versions_reached_twice(&database).await;
-    println!(
-        "{} failovers, usual rate after at most {slowest:?}; {} requests, {reports} accepted reports; without allowance: {:?}",
-        rounds(),
-        log.len(),
-        load.manners(&log, &[]),
-    );
-    assert_eq!((lost.len(), doubled, twice), (0, 0, 0), "{lost:?}");
-    load.manners(&log, &troubled).assert_clean();
+    println!("{} failovers, usual rate after at most {slowest:?}", rounds());
+    assert_nothing_lost(&load, roles, &database, &troubled).await;
 }

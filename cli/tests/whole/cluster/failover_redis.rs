@@ -8,32 +8,14 @@ use common::host_gate::redis::RedisGate;
 use common::redis::testing::cluster::Clustered;
 use common::redis::testing::groups::Watched;
 use common::redis::{RedisServer, Slot};
-use common::time::Timestamp;
-use load_tests::Record;
 use tokio::time::Instant;
 
+use super::failover::{LONG, SHORT, assert_nothing_lost, back_within, moments_since, rounds};
 use super::harness::{Kind, Role, Servers, Urls};
 use super::load::{Load, Size, now};
 use super::outages::until_usual_rate;
+use crate::harness::PATIENCE;
 
-const SHORT: Size = Size {
-    feeds: 300,
-    hosts: 100,
-    interval: Duration::from_secs(6),
-    gap: Duration::from_millis(50),
-    trouble: Duration::ZERO,
-    leases: 1,
-};
-const LONG: Size = Size {
-    feeds: 10_000,
-    hosts: 1_000,
-    interval: Duration::from_secs(30),
-    gap: Duration::from_millis(50),
-    trouble: Duration::ZERO,
-    leases: 1,
-};
-/// How long after an election feeds are polled at the usual rate again, at most: the gate stays closed for one fetch deadline.
-const RECOVERY: Duration = Duration::from_secs(60);
 const SHARDS: u16 = 16;
 
 /// Servers of which one is elected for another.
@@ -98,17 +80,6 @@ impl Group {
     }
 }
 
-/// The number of failovers: half of them by kill -9, half by freezing the master.
-fn rounds() -> usize {
-    std::env::var("SOAK_FAILOVERS").map_or(2, |rounds| rounds.parse().expect("SOAK_FAILOVERS is a number"))
-}
-
-/// Every half second from then to now.
-fn moments_since(begun: Timestamp) -> Vec<Timestamp> {
-    let until = now();
-    (0_u32..).map(|n| begun.after(n * Duration::from_millis(500))).take_while(|moment| *moment <= until).collect()
-}
-
 /// Waits until readiness names the server that is away.
 async fn until_named(role: &mut Role, port: u16) {
     let begun = Instant::now();
@@ -117,7 +88,18 @@ async fn until_named(role: &mut Role, port: u16) {
         if status == 503 && why.contains(&format!("127.0.0.1:{port}")) {
             return;
         }
-        assert!(begun.elapsed() < Duration::from_secs(3), "{status} {why}");
+        assert!(begun.elapsed() < PATIENCE, "{status} {why}");
+    }
+}
+
+/// Waits until requests to all hosts may start: a part whose master was lost is closed for about as long as a lease.
+async fn until_open(roles: &mut [Role]) {
+    let begun = Instant::now();
+    for role in roles {
+        while !role.get("/metrics").await.1.lines().any(|line| line == "feedfleet_gate_open 1") {
+            assert!(begun.elapsed() < PATIENCE, "the gate is not open: {}", role.stderr());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 }
 
@@ -141,6 +123,7 @@ async fn masters_are_lost(mut group: Group) {
 
     let (mut troubled, mut slowest) = (Vec::new(), Duration::ZERO);
     for round in 0..rounds() {
+        until_open(&mut roles[..2]).await;
         until_usual_rate(&load).await;
         let (frozen, slot) = (round % 2 == 1, parts[round * 6 % parts.len()].slot);
         let lost = tokio::task::block_in_place(|| group.master(slot));
@@ -158,7 +141,7 @@ async fn masters_are_lost(mut group: Group) {
             round + 1,
             if frozen { "frozen" } else { "killed" },
         );
-        assert!(back < RECOVERY, "{back:?}");
+        assert!(back < back_within(), "{back:?}");
         // Those of the other masters, which are two of three, go on: half of that once the calls to a frozen one have timed out.
         let after_timeouts = elected.saturating_sub(Duration::from_secs(3)).as_secs_f64();
         let expected = if is_cluster { size.rate() * after_timeouts / 3.0 } else { 0.0 };
@@ -167,25 +150,8 @@ async fn masters_are_lost(mut group: Group) {
         load.until_stored().await;
         troubled.extend(moments_since(begun));
     }
-    let (truth, settled) = (load.truth(), now());
-    tokio::time::sleep(size.worst_gap()).await;
-    load.until_known(&truth).await;
-    let log = load.origin.log();
-    for role in roles {
-        role.stop().await;
-    }
-    let (lost, doubled) = load.lost_and_doubled(&truth).await;
-    let (twice, reports) = load.cluster.versions_reached_twice(&database).await;
-    println!(
-        "{} failovers, usual rate after at most {slowest:?}; {} requests, {reports} accepted reports; without allowance: {:?}",
-        rounds(),
-        log.len(),
-        load.manners(&log, &[]),
-    );
-    assert_eq!((lost.len(), doubled, twice), (0, 0, 0), "{lost:?}");
-    let last: Vec<Record> = log.iter().filter(|record| record.wall >= settled).cloned().collect();
-    assert!(load.longest_silence(&last, now()) <= size.longest_gap());
-    load.manners(&log, &troubled).assert_clean();
+    println!("{} failovers, usual rate after at most {slowest:?}", rounds());
+    assert_nothing_lost(&load, roles, &database, &troubled).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

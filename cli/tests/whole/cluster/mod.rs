@@ -3,6 +3,7 @@
 mod clocks;
 mod consumers;
 mod deliveries;
+mod failover;
 mod failover_postgres;
 mod failover_rabbitmq;
 mod failover_redis;

@@ -8,6 +8,7 @@ use load_tests::Record;
 use load_tests::proxy::{Direction, FaultProxy, Faults};
 use tokio::time::Instant;
 
+use super::failover::moments_since;
 use super::harness::{Kind, Role, Servers, Urls, address, through};
 use super::load::{Load, Size, now};
 use super::readiness::until;
@@ -94,8 +95,7 @@ async fn servers_that_stop_or_freeze_cost_time_and_nothing_else() {
         load.until_stored().await;
         // As with a kill, what was fetched during that time may be fetched once more, because its report may have been
         // lost.
-        let moments = (0_u32..).map(|n| begun.after(n * Duration::from_millis(500)));
-        troubled.extend(moments.take_while(|moment| *moment <= now()));
+        troubled.extend(moments_since(begun));
         let grown = memory(&roles).saturating_sub(small);
         let lines: Vec<usize> =
             roles.iter().zip(&before).map(|(role, before)| role.stderr().lines().count() - before).collect();

@@ -23,6 +23,11 @@ pub struct Clustered {
 impl Clustered {
     /// Starts this many masters, each with a replica if they are to have one, and waits until all agree.
     pub fn started(masters: usize, with_replicas: bool) -> Self {
+        Self::of(masters, with_replicas, PrivateServer::started)
+    }
+
+    /// The same with servers that `start` starts with these arguments.
+    pub fn of(masters: usize, with_replicas: bool, start: impl Fn(&[&str]) -> PrivateServer) -> Self {
         let count = if with_replicas { 2 * masters } else { masters };
         let timeout = NODE_TIMEOUT.as_millis().to_string();
         let buses: Vec<Port> = (0..count).map(|_| Port::reserved()).collect();
@@ -41,7 +46,7 @@ impl Clustered {
                 "--repl-ping-replica-period",
                 "1",
             ];
-            PrivateServer::started(&[&own[..], &common[..]].concat())
+            start(&[&own[..], &common[..]].concat())
         };
         let servers = buses.iter().map(server).collect();
         let cluster = Clustered { servers, masters, buses };
@@ -92,9 +97,10 @@ impl Clustered {
 
     /// The URL of the cluster: it names some of the nodes.
     pub fn url(&self) -> String {
+        let scheme = if self.servers[0].tls { "rediss-cluster" } else { "redis-cluster" };
         let hosts: Vec<String> =
             self.servers.iter().take(3).map(|server| format!("127.0.0.1:{}", server.port)).collect();
-        format!("redis-cluster://{}/", hosts.join(","))
+        format!("{scheme}://{}/", hosts.join(","))
     }
 
     /// A connection of its own, as another process would have.

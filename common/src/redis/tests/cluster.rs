@@ -78,7 +78,7 @@ async fn a_slot_that_moves_under_load_delays_calls_and_fails_none() {
         tokio::time::sleep(Duration::from_millis(300)).await;
         // A caller with the program's patience gets an error that names the node, in time.
         let (refused, begun) = (add(&hurried_in(&cluster, "moves"), &part).await.unwrap_err(), Instant::now());
-        assert!(begun.elapsed() < Duration::from_secs(4) && refused.is_away(), "{refused:?}");
+        assert!(begun.elapsed() < Duration::from_secs(10) && refused.is_away(), "{refused:?}");
         assert!(refused.to_string().contains(&format!("127.0.0.1:{}", cluster.servers[from].port)), "{refused}");
         cluster.finish_move(part.slot, from, to);
         until_calls(50).await;

@@ -44,7 +44,7 @@ async fn the_master_that_sentinels_elect_is_found_there_and_back() {
         let next = tokio::task::block_in_place(|| group.wait_for_another(master));
         let took = found(&server, &group.servers[next]).await;
         println!("round {round}: server {next} found {took:?} after its election");
-        assert!(took < Duration::from_secs(10), "{took:?}");
+        assert!(took < Duration::from_secs(30), "{took:?}");
         if round == 0 {
             group.servers[master].start();
         } else {

@@ -1,10 +1,11 @@
-//! TLS with private authorities and client certificates, to servers and to sentinels.
+//! TLS with private authorities and client certificates, to servers, to sentinels, and to the nodes of a cluster.
 
 use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use super::*;
+use crate::redis::testing::cluster::Clustered;
 
 /// An authority, and a folder with its own certificate and one that it issued.
 struct Authority {
@@ -132,5 +133,33 @@ async fn sentinels_and_their_master_are_checked_with_the_same_files() {
     assert_eq!(outcome(&authority.client(&url, true)).await.unwrap(), "pong");
     outcome(&authority.client(&url, false)).await.unwrap_err();
     let refused = outcome(&stranger.client(&url, true)).await.unwrap_err();
+    assert!(refused.to_lowercase().contains("certificate"), "{refused}");
+}
+
+#[tokio::test]
+async fn every_node_of_a_cluster_is_checked_with_the_same_files() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let tls = ["--tls-cluster", "yes"];
+    let cluster = Clustered::of(2, false, |arguments| authority.server("no", &[arguments, &tls[..]].concat()));
+    let url = cluster.url();
+    assert!(url.starts_with("rediss-cluster://"));
+    let limits = Limits { call: Duration::from_secs(60), connect: Duration::from_secs(30) };
+    let of = |config: &ServerConfig| RedisServer::connect_within(limits, config, "tls").unwrap();
+    let server = of(&authority.client(&url, false));
+    let parts = server.parts(16);
+    let mut owners: Vec<usize> = parts.iter().map(|part| cluster.owner(part.slot)).collect();
+    let script = ping();
+    for part in &parts {
+        let answer = server.eval::<String>(part.slot, &script, |call, _| {
+            call.key(&part.tag);
+        });
+        assert_eq!(answer.await.unwrap(), "pong");
+    }
+    owners.sort_unstable();
+    owners.dedup();
+    assert_eq!(owners, [0, 1], "both were asked");
+    let suspicious = of(&stranger.client(&url, false));
+    let refused = suspicious.eval::<String>(parts[0].slot, &ping(), |_, _| {}).await;
+    let refused = format!("{:?}", sources(&refused.unwrap_err()));
     assert!(refused.to_lowercase().contains("certificate"), "{refused}");
 }

@@ -32,7 +32,7 @@ pub(crate) async fn of_two_reports_on_one_feed_the_second_is_stale(backend: &dyn
     assert_eq!(new_entries(&applied[0]), (1, 0));
     assert_eq!(applied[1], Applied::Stale);
     assert_eq!(feed(&*store, id).await.version, Version(2));
-    assert_eq!(told(&*store).await, [("entry.new".into(), Some("one".into()))]);
+    assert_eq!(published(&*store).await, [("entry.new".into(), Some("one".into()))]);
 }
 
 pub(crate) async fn a_report_on_an_unknown_feed_is_stale(backend: &dyn Backend) {
@@ -67,7 +67,7 @@ pub(crate) async fn a_refused_row_takes_its_whole_batch_back(backend: &dyn Backe
     let refused = store.apply(&[good.clone(), bad], SKEW, at(12)).await.unwrap_err();
     assert!(refused.refuses_data(), "a live feed without a due time is refused as data: {refused:?}");
     assert_eq!((feed(&*store, a).await, feed(&*store, b).await), before);
-    assert_eq!((told(&*store).await, store.holds(at(12)).await.unwrap()), (vec![], vec![]));
+    assert_eq!((published(&*store).await, store.holds(at(12)).await.unwrap()), (vec![], vec![]));
     assert_eq!(store.stats(at(12)).await.unwrap().entries, 0);
 
     assert_eq!(new_entries(&apply(&*store, &[good], 13).await[0]), (1, 0));
@@ -104,7 +104,7 @@ pub(crate) async fn a_304_replaces_the_validators_and_keeps_the_document(backend
     assert_eq!((after.content_hash, &after.title, after.entries), (before.content_hash, &before.title, 1));
     let job = store.jobs_for(&[id]).await.unwrap().remove(0);
     assert_eq!((job.validators, job.content_hash, job.known.len()), (validators, before.content_hash, 1));
-    assert_eq!(told(&*store).await.len(), 1);
+    assert_eq!(published(&*store).await.len(), 1);
 }
 
 pub(crate) async fn a_job_says_what_is_known_of_asking_with_head_first(backend: &dyn Backend) {
@@ -231,7 +231,7 @@ pub(crate) async fn a_feed_that_is_gone_is_told_and_not_due(backend: &dyn Backen
     assert_eq!((after.status, after.next_due, after.due()), (Status::Gone, None, None));
     assert_eq!(store.placements(FeedId(0), 10).await.unwrap(), []);
     assert_eq!(store.jobs_for(&[id]).await.unwrap(), []);
-    assert_eq!(told(&*store).await, [("feed.gone".into(), None)]);
+    assert_eq!(published(&*store).await, [("feed.gone".into(), None)]);
 }
 
 pub(crate) async fn a_batch_of_hundreds_is_stored(backend: &dyn Backend) {

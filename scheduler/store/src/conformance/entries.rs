@@ -30,7 +30,7 @@ pub(crate) async fn an_entry_is_stored_once_however_often_it_comes(backend: &dyn
     assert_eq!(new_entries(&applied), (1, 0));
     assert_eq!(feed(&*store, id).await.entries, 3);
     assert_eq!(titles(&*store, None).await, [(2, "one".into()), (3, "two".into()), (4, "three".into())]);
-    assert_eq!(told(&*store).await.len(), 3);
+    assert_eq!(published(&*store).await.len(), 3);
 }
 
 pub(crate) async fn two_feeds_may_have_entries_of_the_same_id(backend: &dyn Backend) {
@@ -95,7 +95,7 @@ pub(crate) async fn changed_content_is_an_update_with_a_new_number(backend: &dyn
     let items = store.entries(Some(id), 0, 10).await.unwrap().items;
     let seen: Vec<_> = items.iter().map(|item| (item.seq, item.seen, item.entry.title.as_deref())).collect();
     assert_eq!(seen, [(3, at(10), Some("two")), (4, at(10), Some("one, mended"))]);
-    assert_eq!(told(&*store).await.last(), Some(&("entry.updated".into(), Some("one, mended".into()))));
+    assert_eq!(published(&*store).await.last(), Some(&("entry.updated".into(), Some("one, mended".into()))));
 }
 
 pub(crate) async fn an_identity_twice_in_a_document_is_one_entry(backend: &dyn Backend) {
@@ -167,7 +167,7 @@ pub(crate) async fn what_is_only_shown_of_an_entry_is_no_update_by_itself(backen
     // These polls have no fingerprints, as after an upgrade of the parser: each report contains the entry again.
     assert_eq!(new_entries(&poll(&*store, id, 20, modified(vec![tagged("one", "rain")])).await), (0, 0));
     assert_eq!(new_entries(&poll(&*store, id, 30, modified(vec![entry("1", "one")])).await), (0, 0));
-    assert_eq!((titles(&*store, None).await, told(&*store).await.len()), (vec![(2, "one".into())], 1));
+    assert_eq!((titles(&*store, None).await, published(&*store).await.len()), (vec![(2, "one".into())], 1));
     assert_eq!(new_entries(&poll(&*store, id, 40, modified(vec![tagged("one, mended", "rain")])).await), (0, 1));
     assert_eq!(store.entries(None, 0, 10).await.unwrap().items[0].entry, tagged("one, mended", "rain"));
 }
@@ -230,7 +230,7 @@ pub(crate) async fn events_of_a_batch_stand_in_its_order_with_entries_in_their_n
     let first = verdict(&*store, ids[0], 10, modified(vec![entry("1", "one"), entry("0", "zero")])).await;
     apply(&*store, &[second, first], 11).await;
     poll(&*store, ids[1], 20, modified(vec![entry("2", "two, mended")])).await;
-    let events = told(&*store).await;
+    let events = published(&*store).await;
     let expected = [
         ("entry.new", Some("two, mended")),
         ("feed.recovered", None),
@@ -266,7 +266,11 @@ pub(crate) async fn an_entry_that_retention_took_never_comes_back_as_new(backend
     poll(&*store, id, 10, modified(vec![entry("1", "one"), entry("2", "two")])).await;
     assert_eq!(store.prune(at(0), Some(at(11))).await.unwrap(), 2);
     assert_eq!(feed(&*store, id).await.entries, 0);
-    assert_eq!(kinds(&told(&*store).await), [("entry.new", None), ("entry.new", None)], "told, but no longer kept");
+    assert_eq!(
+        kinds(&published(&*store).await),
+        [("entry.new", None), ("entry.new", None)],
+        "published, but no longer kept"
+    );
 
     let applied = poll(&*store, id, 20, modified(vec![entry("1", "one"), entry("2", "two, mended")])).await;
     assert_eq!(new_entries(&applied), (0, 1));

@@ -23,8 +23,8 @@ pub(crate) async fn an_error_stays_with_its_feed_and_its_event_until_a_good_poll
     assert_eq!(error.detail, "the server answered 404 Not Found at https://a.org/? [2J");
     assert_eq!(feed(&*store, other).await.last_error, None);
     let events = store.events(2, 10).await.unwrap().items;
-    let told = events.iter().map(|event| (event.kind.as_str(), event.error.as_ref())).collect::<Vec<_>>();
-    assert_eq!(told, [("feed.penalised", Some(&error)), ("entry.new", None)]);
+    let published = events.iter().map(|event| (event.kind.as_str(), event.error.as_ref())).collect::<Vec<_>>();
+    assert_eq!(published, [("feed.penalised", Some(&error)), ("entry.new", None)]);
 
     poll(&*store, id, 30, unchanged()).await;
     assert_eq!(feed(&*store, id).await.last_error, None);

@@ -209,8 +209,8 @@ pub(crate) async fn a_host_that_refuses_us_is_published_once_and_rests_longer_ea
     assert_eq!(store.refuse_host(&late, at(1402)).await.unwrap(), None, "one late report begins nothing");
     assert!(orders(&*store).await.refusals.is_empty());
     let events = store.events(1, 10).await.unwrap().items;
-    let told: Vec<_> = events.iter().map(|event| (event.kind.as_str(), event.host.as_deref())).collect();
-    assert_eq!(told, [("host.refusing", Some("a.org:443")), ("host.recovered", Some("a.org:443"))]);
+    let published: Vec<_> = events.iter().map(|event| (event.kind.as_str(), event.host.as_deref())).collect();
+    assert_eq!(published, [("host.refusing", Some("a.org:443")), ("host.recovered", Some("a.org:443"))]);
 
     // A host whose feeds are all gone is forgotten in the end, and every scheduler learns of that too.
     store.refuse_host(&refused, at(2000)).await.unwrap();

@@ -103,7 +103,7 @@ pub(crate) async fn two_stores_do_not_interfere(backend: &dyn Backend) {
     assert!(!two.paused().await.unwrap());
     let same = add(&*two, "https://a.org/feed").await;
     poll(&*two, same, 10, modified(vec![entry("1", "another's one")])).await;
-    assert_eq!(told(&*one).await, [("entry.new".into(), Some("one".into()))]);
+    assert_eq!(published(&*one).await, [("entry.new".into(), Some("one".into()))]);
     let (one, two) = (one.events(0, 9).await.unwrap(), two.events(0, 9).await.unwrap());
     assert_ne!(one.epoch, two.epoch);
     assert_eq!((one.items[0].seq, two.items[0].seq), (1, 1));

@@ -432,7 +432,7 @@ pub(crate) fn new_entries(applied: &Applied) -> (u32, u32) {
 }
 
 /// Returns every event but those of what people did to feeds, as kind and title of its entry.
-pub(crate) async fn told(store: &dyn Store) -> Vec<(String, Option<String>)> {
+pub(crate) async fn published(store: &dyn Store) -> Vec<(String, Option<String>)> {
     let events = store.events(0, 1000).await.unwrap().items;
     let events =
         events.into_iter().filter(|event| !["feed.added", "feed.changed", "feed.removed"].contains(&&*event.kind));

@@ -25,7 +25,7 @@ pub(crate) async fn a_moved_feed_starts_anew_and_keeps_its_number_audience_and_h
     assert_eq!(after.version, Version(before.version.0 + 1));
     assert_eq!((after.onward, before.onward.expired), (Onward::default(), true));
     assert_eq!(store.history(id).await.unwrap().unwrap().len(), 2);
-    assert_eq!(told(&*store).await, [("feed.moved".to_owned(), None)]);
+    assert_eq!(published(&*store).await, [("feed.moved".to_owned(), None)]);
     poll(&*store, id, 30, modified(vec![entry("1", "one")])).await;
     assert_eq!(feed(&*store, id).await.entries, 1);
 }
@@ -111,7 +111,7 @@ pub(crate) async fn a_feed_of_another_version_or_a_retired_one_is_not_moved(back
     let pause = FeedChange { status: Some(Status::Paused), ..FeedChange::default() };
     let paused = store.change_feed(id, &pause, at(5)).await.unwrap().unwrap();
     assert_eq!(store.move_feed(id, paused.version, &there, at(20)).await.unwrap(), Moved::Stale);
-    assert!(told(&*store).await.is_empty());
+    assert!(published(&*store).await.is_empty());
 }
 
 fn back(url: &str, state: PollState) -> Unmove {
@@ -151,7 +151,7 @@ pub(crate) async fn a_feed_that_is_the_same_elsewhere_keeps_what_is_known_of_it_
     assert_eq!(store.feed(&FeedRef::Url(new.parse().unwrap())).await.unwrap(), None);
     let unmoved = store.unmove_feed(id, again.version, &back(old, state), at(40)).await.unwrap();
     assert_eq!(unmoved, Unmoved::Stale, "there is nothing more to take back");
-    let moves = told(&*store).await.into_iter().filter(|(kind, _)| kind == "feed.moved").count();
+    let moves = published(&*store).await.into_iter().filter(|(kind, _)| kind == "feed.moved").count();
     assert_eq!(moves, 2);
 }
 

@@ -28,7 +28,7 @@ async fn news(store: &dyn Store, after: &mut i64) -> Vec<(String, i64, String)> 
     page.items.into_iter().map(|event| (event.kind, event.feed_id.0, event.changed.join(" "))).collect()
 }
 
-fn told(kind: &str, feed: FeedId, changed: &str) -> (String, i64, String) {
+fn published(kind: &str, feed: FeedId, changed: &str) -> (String, i64, String) {
     (kind.to_owned(), feed.0, changed.to_owned())
 }
 
@@ -43,26 +43,30 @@ pub(crate) async fn feeds_that_come_and_go_are_published_once(backend: &dyn Back
     let new = [labelled("https://a.org/1", "blue"), new_feed("https://a.org/2"), labelled("https://a.org/1", "blue")];
     let ids: Vec<FeedId> = store.add_feeds(&new, at(0)).await.unwrap().into_iter().map(|added| added.id).collect();
     let (one, two) = (ids[0], ids[1]);
-    assert_eq!(news(&*store, &mut after).await, [told("feed.added", one, ""), told("feed.added", two, "")]);
+    assert_eq!(news(&*store, &mut after).await, [published("feed.added", one, ""), published("feed.added", two, "")]);
     store.add_feeds(&new, at(1)).await.unwrap();
     assert_eq!(news(&*store, &mut after).await, [], "they were known");
 
-    for (now, expected) in [(2, vec![told("feed.removed", one, "")]), (3, vec![])] {
+    for (now, expected) in [(2, vec![published("feed.removed", one, "")]), (3, vec![])] {
         store.change_feed(one, &status(Status::Removed), at(now)).await.unwrap();
         assert_eq!(news(&*store, &mut after).await, expected);
     }
     store.add_feeds(&new[..1], at(4)).await.unwrap();
-    assert_eq!(news(&*store, &mut after).await, [told("feed.added", one, "")], "it is polled again");
+    assert_eq!(news(&*store, &mut after).await, [published("feed.added", one, "")], "it is polled again");
     store.change_feed(one, &status(Status::Removed), at(5)).await.unwrap();
     store.change_feed(one, &status(Status::Active), at(6)).await.unwrap();
-    assert_eq!(news(&*store, &mut after).await, [told("feed.removed", one, ""), told("feed.added", one, "")]);
+    assert_eq!(news(&*store, &mut after).await, [published("feed.removed", one, ""), published("feed.added", one, "")]);
 
     assert!(store.erase_feed(two, at(7)).await.unwrap());
     assert!(!store.erase_feed(two, at(8)).await.unwrap());
-    assert_eq!(news(&*store, &mut after).await, [told("feed.removed", two, "")]);
+    assert_eq!(news(&*store, &mut after).await, [published("feed.removed", two, "")]);
     store.change_feed(one, &status(Status::Removed), at(9)).await.unwrap();
     store.erase_feed(one, at(10)).await.unwrap();
-    assert_eq!(news(&*store, &mut after).await, [told("feed.removed", one, "")], "once, though it was erased later");
+    assert_eq!(
+        news(&*store, &mut after).await,
+        [published("feed.removed", one, "")],
+        "once, though it was erased later"
+    );
 }
 
 pub(crate) async fn a_removed_feed_is_recognised_by_those_who_had_it(backend: &dyn Backend) {
@@ -101,7 +105,7 @@ pub(crate) async fn changes_are_published_with_their_settings_and_nothing_else_i
             true => changed.replace(" active_subscribers", ""),
             false => changed.to_owned(),
         };
-        assert_eq!(news(&*store, &mut after).await, [told("feed.changed", ids[0], &changed)]);
+        assert_eq!(news(&*store, &mut after).await, [published("feed.changed", ids[0], &changed)]);
         let again = FeedChange { labels: None, ..change };
         store.change_feed(ids[0], &again, at(2)).await.unwrap();
         store.change_feeds(&[(ids[0], again)], at(2)).await.unwrap();

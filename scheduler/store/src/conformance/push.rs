@@ -172,7 +172,7 @@ pub(crate) async fn a_push_adds_entries_and_changes_nothing_of_the_polls(backend
     let pushed = known_before.after_push([entry("2", "two").fingerprint()]);
     assert_eq!(known().await, pushed, "polls know what was pushed, and not the form that was not stored");
     assert_eq!(store.history(id).await.unwrap().unwrap().len(), 1);
-    let kinds: Vec<String> = told(&*store).await.into_iter().map(|(kind, _)| kind).collect();
+    let kinds: Vec<String> = published(&*store).await.into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, ["entry.new", "entry.new"]);
     // A poll that finds the same entry later stores it no second time.
     let found = poll(&*store, id, 9, modified(vec![entry("2", "two"), entry("1", "one")])).await;

@@ -4,7 +4,7 @@ use common::host::HostKey;
 use common::time::Timestamp;
 use common::url::Version;
 
-use super::{Backend, at, entry, modified, new_entries, poll, told};
+use super::{Backend, at, entry, modified, new_entries, poll, published};
 use crate::FeedRef;
 use crate::row::entry_identity;
 
@@ -52,7 +52,7 @@ pub(crate) async fn what_any_earlier_program_left_is_brought_up_to_date_and_goes
         let grown = modified(vec![entry("1", "one"), entry("2", "two")]);
         assert_eq!(new_entries(&poll(&*store, found.id, 30, grown).await), (1, 0), "from schema {version}");
         let both = ["one", "two"].map(|title| ("entry.new".to_owned(), Some(title.to_owned())));
-        assert_eq!(told(&*store).await, both);
+        assert_eq!(published(&*store).await, both);
         let audit = old.audit().await;
         assert_eq!(audit.kept, audit.right, "from schema {version}");
         unsigned.push(store.job_keys(&[1; 32], at(40)).await.unwrap().unsigned_since.is_some());

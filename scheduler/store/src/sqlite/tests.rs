@@ -17,7 +17,7 @@ use crate::conformance::plans::{Explains, every_list_follows_its_index, labels_a
 use crate::conformance::upgrades::{
     ROWS_OF_PORT_80, SCHEMAS_OF_PORT_80, ports_80_and_443_become_one_host, rows_of_the_first_program,
 };
-use crate::conformance::{Audit, Backend, add, entry, modified, new_entries, poll, stamp, told};
+use crate::conformance::{Audit, Backend, add, entry, modified, new_entries, poll, published, stamp};
 use crate::statement::Statement;
 use crate::texts::Trigrams;
 use crate::{Events, Feeds, Polls, Upkeep};
@@ -210,7 +210,7 @@ async fn an_entry_of_before_a_column_is_read_and_is_no_update_when_it_comes_agai
     let store = SqliteStore::open(&folder.url()).await.unwrap();
     assert_eq!(store.entries(None, 0, 10).await.unwrap().items[0].entry, entry("1", "one"));
     assert_eq!(new_entries(&poll(&store, id, 20, tagged()).await), (0, 0));
-    assert_eq!(told(&store).await, [("entry.new".to_owned(), Some("one".to_owned()))]);
+    assert_eq!(published(&store).await, [("entry.new".to_owned(), Some("one".to_owned()))]);
 }
 
 #[tokio::test]

@@ -164,8 +164,8 @@ impl Telling {
                 return None;
             }
             if let Some(event) = self.ready.pop_front() {
-                let told = self.told(event)?;
-                return Some((told, self));
+                let written = self.written(event)?;
+                return Some((written, self));
             }
             if self.events > 0 {
                 self.follower.note_size(self.events, self.bytes);
@@ -216,11 +216,11 @@ impl Telling {
 
     /// Without an id, so that a client keeps its cursor.
     fn in_epoch(&self) -> sse::Event {
-        let told = json!({ "epoch": self.epoch, "oldest": self.oldest, "after": self.after });
-        sse::Event::default().event("epoch").data(told.to_string())
+        let epoch = json!({ "epoch": self.epoch, "oldest": self.oldest, "after": self.after });
+        sse::Event::default().event("epoch").data(epoch.to_string())
     }
 
-    fn told(&mut self, event: Event) -> Option<sse::Event> {
+    fn written(&mut self, event: Event) -> Option<sse::Event> {
         self.said = Instant::now();
         let (seq, kind) = (event.seq, event.kind.clone());
         let text = serde_json::to_string(&EventView::in_epoch(event, &self.epoch)).ok()?;

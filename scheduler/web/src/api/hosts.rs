@@ -131,7 +131,7 @@ pub(crate) async fn set(
     }
     let ops = api.ops.clone();
     let changed = run_to_completion(async move { ops.set_host_rule(&rule).await }).await?;
-    told(&domain, changed)?;
+    accepted(&domain, changed)?;
     show(State(api), PathHost(HostName::Name(domain))).await
 }
 
@@ -140,7 +140,7 @@ pub(crate) async fn remove(State(api): State<Api>, PathHost(host): PathHost) -> 
     let domain = rule_domain(&host)?;
     let (ops, of) = (api.ops.clone(), domain.clone());
     let changed = run_to_completion(async move { ops.remove_host_rule(&of).await }).await?;
-    told(&domain, changed)?;
+    accepted(&domain, changed)?;
     show(State(api), PathHost(HostName::Name(domain))).await
 }
 
@@ -177,7 +177,7 @@ fn rule_domain(host: &HostName) -> Result<String, ApiError> {
     }
 }
 
-fn told(domain: &str, change: RuleChange) -> Result<(), ApiError> {
+fn accepted(domain: &str, change: RuleChange) -> Result<(), ApiError> {
     let message = match change {
         RuleChange::Done => return Ok(()),
         RuleChange::NoRule => {

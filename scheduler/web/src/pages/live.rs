@@ -88,7 +88,7 @@ impl Live {
 
     /// Returns what listeners were sent last.
     #[cfg(test)]
-    pub(super) fn told(&self) -> (serde_json::Value, serde_json::Value) {
+    pub(super) fn last_sent(&self) -> (serde_json::Value, serde_json::Value) {
         let news = self.news.borrow();
         (serde_json::from_str(&news.numbers).unwrap(), serde_json::from_str(&news.lists).unwrap())
     }
@@ -137,7 +137,7 @@ pub(super) async fn stream(
     news.mark_unchanged();
     let listener = Listener {
         news,
-        told: Arc::default(),
+        has_lists: Arc::default(),
         waiting: None,
         end: api.closing.clone(),
         logouts: live.logouts.subscribe(),
@@ -155,7 +155,7 @@ pub(super) async fn stream(
 struct Listener {
     news: watch::Receiver<News>,
     /// The lists that it has.
-    told: Arc<str>,
+    has_lists: Arc<str>,
     /// Lists that come next.
     waiting: Option<Arc<str>>,
     end: CancellationToken,
@@ -202,8 +202,8 @@ fn events(listener: Listener) -> impl Stream<Item = Result<Event, Infallible>> {
             return listener.again();
         }
         let news = listener.news.borrow_and_update().clone();
-        if news.lists != listener.told {
-            listener.told = news.lists.clone();
+        if news.lists != listener.has_lists {
+            listener.has_lists = news.lists.clone();
             listener.waiting = Some(news.lists);
         }
         Some((Ok(Event::default().event("numbers").data(&*news.numbers)), listener))

@@ -273,7 +273,7 @@ async fn what_is_live_has_the_names_of_the_page_and_is_for_so_many_only() {
     let fleet = hostile_fleet().await;
     let live = super::Live::default();
     live.look(&fleet.ops, 0).await.unwrap();
-    let (numbers, lists) = live.told();
+    let (numbers, lists) = live.last_sent();
     let text = page(&fleet, "/").await.1;
     for name in text.split("data-text=\"").skip(1).map(|rest| rest.split('"').next().unwrap()) {
         assert!(numbers["texts"][name].is_string(), "{name} stands still");

@@ -11,7 +11,7 @@ use sqlx::{Acquire, Executor};
 
 use super::Schema;
 use crate::conformance::{
-    SKEW, add, apply, at, entry, feed, modified, new_entries, new_feed, told, verdict, verdict_on,
+    SKEW, add, apply, at, entry, feed, modified, new_entries, new_feed, published, verdict, verdict_on,
 };
 use crate::postgres::PostgresStore;
 use crate::{Applied, Verdict};
@@ -51,7 +51,7 @@ async fn of_two_that_apply_reports_of_one_version_at_once_exactly_one_stores_eac
             assert_eq!((feed.version.0, feed.entries), (1 + round as i64, round), "feed {}", feed.id);
         }
     }
-    assert_eq!(told(&stores[1]).await.len(), 400);
+    assert_eq!(published(&stores[1]).await.len(), 400);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use common::config::ServerConfig;
+use common::testing::{Port, Stalls};
 use common::url::FeedId;
 
 use super::faults::Proxy;
@@ -10,6 +11,9 @@ use super::own::{FIRST, Own, PATIENCE, SECOND};
 use crate::conformance::{add, apply, entry, feed, modified, new_entries, poll, verdict};
 use crate::postgres::{Limits, PostgresStore};
 use crate::{Events, StoreError, Upkeep};
+
+/// The most that finding a promoted standby may take: it takes seconds, but the servers share a busy machine with other tests.
+const FOUND: Duration = Duration::from_secs(30);
 
 /// With one poll of one entry stored.
 async fn opened(url: &str) -> (PostgresStore, FeedId) {
@@ -23,15 +27,15 @@ async fn epoch(store: &PostgresStore) -> String {
     store.events(0, 1).await.unwrap().epoch
 }
 
-/// Waits until a change is stored again; returns how long it took.
+/// Waits until a change is stored again; returns how long it took, less the time for which we stood still.
 async fn until_it_writes(store: &PostgresStore) -> Duration {
-    let begun = Instant::now();
+    let (begun, stalls) = (Instant::now(), Stalls::watched());
     while let Err(error) = store.set_paused(false).await {
         assert!(error.may_pass(), "{error:?}");
         assert!(begun.elapsed() < PATIENCE, "never: {error:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    begun.elapsed()
+    begun.elapsed().saturating_sub(stalls.so_far())
 }
 
 #[tokio::test]
@@ -53,7 +57,7 @@ async fn after_a_synchronous_standby_is_promoted_everything_that_was_stored_is_t
     own.promote().await;
     let took = until_it_writes(&store).await;
     println!("the promoted standby is used {took:?} after its promotion");
-    assert!(took < Duration::from_secs(15), "{took:?}");
+    assert!(took < FOUND, "{took:?}");
 
     assert_eq!(store.latest_seq().await.unwrap(), seq);
     assert_eq!(feed(&store, id).await.entries, 39);
@@ -102,7 +106,7 @@ async fn a_standby_is_passed_over_and_a_primary_that_became_read_only_is_left() 
     own.promote().await;
     let took = until_it_writes(&store).await;
     println!("the promoted standby is used {took:?} after its promotion");
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(took < FOUND, "{took:?}");
     assert_eq!(new_entries(&apply(&store, std::slice::from_ref(&fetched), 21).await[0]), (1, 0));
     for _ in 0..20 {
         let mut on = store.acquire("test").await.unwrap();
@@ -129,7 +133,7 @@ async fn a_primary_that_is_cut_off_is_left_when_a_standby_is_promoted() {
     own.promote().await;
     let took = until_it_writes(&store).await;
     println!("the promoted standby is used {took:?} after its promotion");
-    assert!(took < Duration::from_secs(15), "{took:?}");
+    assert!(took < FOUND, "{took:?}");
     // It ended, one way or the other.
     let _ = tokio::time::timeout(Limits::default().call * 2, busy).await.unwrap().unwrap();
     proxy.stall(false);
@@ -144,7 +148,8 @@ async fn a_primary_that_is_cut_off_is_left_when_a_standby_is_promoted() {
 #[tokio::test]
 async fn while_no_host_accepts_writes_each_ones_reason_is_given() {
     let own = Own::pair();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let nobody = Port::reserved();
+    let port = nobody.number();
     let hosts = format!("postgres://postgres:secret@127.0.0.1:{},127.0.0.1:{port}/postgres", own.port(SECOND));
     let error = PostgresStore::open(&ServerConfig::at(&hosts), "test").await.unwrap_err();
     assert!(error.may_pass());

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::StoreError;
-use crate::conformance::{SKEW, add, apply, at, entry, feed, modified, new_entries, told, verdict};
+use crate::conformance::{SKEW, add, apply, at, entry, feed, modified, new_entries, published, verdict};
 use crate::postgres::Limits;
 use crate::postgres::PostgresStore;
 use crate::testing::{Schema, url};
@@ -43,7 +43,7 @@ async fn a_connection_that_is_killed_in_the_middle_of_apply_leaves_nothing_half_
     numbering.rollback().await.unwrap();
 
     assert_eq!(feed(&store, id).await, before, "the store goes on by itself");
-    assert_eq!((told(&store).await, store.holds(at(12)).await.unwrap()), (vec![], vec![]));
+    assert_eq!((published(&store).await, store.holds(at(12)).await.unwrap()), (vec![], vec![]));
     assert_eq!(new_entries(&apply(&store, batch, 13).await[0]), (1, 0));
 }
 
@@ -137,7 +137,7 @@ async fn connections_that_went_silent_are_replaced_within_seconds_and_slow_state
     in_time("it answers again", async || store.paused().await.ok()).await;
     let took = begun.elapsed();
     println!("connections that went silent: used again after {took:?}");
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 /// Forwards to the server; while stalled it accepts, and forwards nothing. Connections that were silenced stay open and carry

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::config::ServerConfig;
+use common::testing::Port;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Executor};
 
@@ -12,7 +13,7 @@ use super::faults::Proxy;
 use super::own::PATIENCE;
 use crate::StoreError;
 use crate::Upkeep;
-use crate::conformance::{add, entry, modified, new_entries, poll, told};
+use crate::conformance::{add, entry, modified, new_entries, poll, published};
 use crate::postgres::{Limits, PostgresStore};
 use crate::testing::{Schema, url};
 
@@ -20,7 +21,7 @@ use crate::testing::{Schema, url};
 struct PgBouncer {
     child: Child,
     url: String,
-    port: u16,
+    port: Port,
     folder: tempfile::TempDir,
 }
 
@@ -31,7 +32,8 @@ impl PgBouncer {
         // It does not run as root.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), open).unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let reserved = Port::reserved();
+        let port = reserved.number();
         let is_root = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(folder.path()).unwrap()) == 0;
         let user = if is_root { "user = postgres" } else { "" };
         let config = format!(
@@ -45,14 +47,14 @@ impl PgBouncer {
         std::fs::write(&file, config).unwrap();
         let child = listening(&file, port).await;
         let url = url().replace(&format!(":{}/", server.get_port()), &format!(":{port}/"));
-        PgBouncer { child, url, port, folder }
+        PgBouncer { child, url, port: reserved, folder }
     }
 
     /// Ends all connections, and starts again at the same address.
     async fn restart(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.child = listening(&self.folder.path().join("pgbouncer.ini"), self.port).await;
+        self.child = listening(&self.folder.path().join("pgbouncer.ini"), self.port.number()).await;
     }
 
     async fn open(&self, schema: &Schema) -> Result<PostgresStore, StoreError> {
@@ -122,7 +124,7 @@ async fn pgbouncer_that_gives_each_connection_a_session_works_as_the_server_does
     let store = bouncer.open(&schema).await.unwrap();
     let id = add(&store, "https://a.org/feed").await;
     assert_eq!(new_entries(&poll(&store, id, 10, modified(vec![entry("1", "one")])).await), (1, 0));
-    assert_eq!(told(&store).await.len(), 1);
+    assert_eq!(published(&store).await.len(), 1);
     let mut on = store.acquire("test").await.unwrap();
     let sql = "SELECT current_setting('enable_seqscan'), current_setting('application_name')";
     let (seqscan, name): (String, String) = sqlx::query_as(sql).fetch_one(&mut *on).await.unwrap();
