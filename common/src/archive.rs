@@ -1,7 +1,8 @@
 //! How far the older entries of a feed were read: pages that the feed links to (RFC 5005, JSON Feed's `next_url`), one after the
 //! other, each a request of its own that is queued and paced like a poll.
 //!
-//! This happens after an overflow, up to the entries that were known before it, and because a person asked for it.
+//! This happens after an overflow, up to the entries that were known before it, and because a person asked for it. Both may be wanted at
+//! once: the pages are read until both have what they want.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +24,10 @@ pub struct ArchiveRead {
     pub next: FeedUrl,
     /// Entries that are dated before are not wanted.
     pub since: Timestamp,
-    /// Entries that were known before the gap: a page with one of them is the last. Empty if a person asked.
+    /// A person asked for entries since then. Earlier versions wrote only `since` for that, and nothing in `before`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wished: Option<Timestamp>,
+    /// Entries that were known before the gap: a page with one of them closes it. Empty if there is no gap to close.
     #[serde(default, skip_serializing_if = "KnownEntries::is_empty")]
     pub before: KnownEntries,
     /// When the feed itself is polled.
@@ -54,14 +58,14 @@ pub struct ArchiveLimits {
 }
 
 /// What follows from a page.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Onwards {
-    /// Another page.
-    More(ArchiveRead),
-    /// All that is wanted and that the feed offers was read.
-    Done,
-    /// A limit was reached, or the next page cannot be read: entries may be missing.
-    GivenUp,
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Step {
+    /// The page contains an entry that was known before the gap: nothing between is missing.
+    pub overlaps: bool,
+    /// All of its entries are dated before those that are wanted.
+    pub is_past: bool,
+    /// How reading goes on. `None`: all that is wanted was read, or a limit was reached, or the feed links to no further page.
+    pub next: Option<ArchiveRead>,
 }
 
 impl ArchiveRead {
@@ -74,40 +78,87 @@ impl ArchiveRead {
         poll_due: Timestamp,
     ) -> Option<Self> {
         let next = link(url, onward)?;
-        Some(ArchiveRead { next, since, before, poll_due, read: Vec::new(), bytes: 0, entries: 0, failures: 0 })
+        let (wished, read) = (None, Vec::new());
+        Some(ArchiveRead { next, since, wished, before, poll_due, read, bytes: 0, entries: 0, failures: 0 })
+    }
+
+    /// Begins, or goes on, because a person asks for the entries since a time. What is being read already is read on: from the first
+    /// page if older entries are wanted now, because they were left out. `None` if the feed links to no page.
+    pub fn wished(
+        current: Option<&ArchiveRead>,
+        url: &FeedUrl,
+        onward: &Onward,
+        since: Timestamp,
+        poll_due: Timestamp,
+    ) -> Option<Self> {
+        let earlier = current.and_then(ArchiveRead::wish).map_or(since, |wish| wish.min(since));
+        let reading = match current {
+            Some(current) if current.since <= since => current.clone(),
+            Some(current) => Self::begin(url, onward, since, current.before.clone(), poll_due)?,
+            None => Self::begin(url, onward, since, KnownEntries::default(), poll_due)?,
+        };
+        Some(ArchiveRead { wished: Some(earlier), ..reading })
+    }
+
+    /// Begins at the first page after an overflow, in addition to what was being read before.
+    pub fn recovery(
+        current: Option<&ArchiveRead>,
+        url: &FeedUrl,
+        document: &Document,
+        gap: Timestamp,
+        poll_due: Timestamp,
+    ) -> Option<Self> {
+        // A gap that is being read goes on to where it began.
+        let since = current.map_or(gap, |current| current.since.min(gap));
+        let known = current.map(|current| current.before.clone()).filter(|before| !before.is_empty());
+        let before = known.unwrap_or_else(|| Self::known_before(document));
+        let begun = Self::begin(url, &document.onward, since, before, poll_due)?;
+        // The limits hold for both, or a feed that overflows at each poll would be read for ever.
+        let (bytes, entries) = current.map_or((0, 0), |current| (current.bytes, current.entries));
+        Some(ArchiveRead { wished: current.and_then(ArchiveRead::wish), bytes, entries, ..begun })
+    }
+
+    /// Since when a person wants entries.
+    fn wish(&self) -> Option<Timestamp> {
+        self.wished.or_else(|| self.before.is_empty().then_some(self.since))
     }
 
     /// Returns the entries that were known before this document, as many as are remembered.
-    pub fn known_before(document: &Document) -> KnownEntries {
+    fn known_before(document: &Document) -> KnownEntries {
         let own = usize::try_from(document.all_entries).unwrap_or(usize::MAX);
         KnownEntries::default().after_document(document.known.iter().skip(own).take(REMEMBERED))
     }
 
     /// Follows a page that was read, and leaves the entries in it that are wanted.
-    pub fn after(mut self, document: &mut Document, bytes: u64, limits: ArchiveLimits) -> Onwards {
+    pub fn after(mut self, document: &mut Document, bytes: u64, limits: ArchiveLimits) -> Step {
         self.read.push(hash(&self.next));
         self.bytes = self.bytes.saturating_add(bytes);
         self.entries = self.entries.saturating_add(u64::from(document.all_entries));
         self.failures = 0;
-        let reached = !self.before.is_empty() && !document.none_known;
+        let overlaps = !self.before.is_empty() && document.all_entries > 0 && !document.none_known;
         let newest = document.entries.iter().filter_map(date).max();
         let is_past = newest.is_some_and(|newest| newest < self.since);
         document.entries.retain(|entry| date(entry).is_none_or(|date| date >= self.since));
-        let goes_on = !reached && !is_past && document.all_entries > 0;
-        let Some(next) = link(&self.next, &document.onward).filter(|_| goes_on) else {
-            return Onwards::Done;
-        };
-        let is_within = self.read.len() < limits.pages as usize && self.bytes < limits.bytes;
-        if !is_within || self.entries >= limits.entries || self.read.contains(&hash(&next)) {
-            return Onwards::GivenUp;
+        let wish = self.wish();
+        if overlaps {
+            self.before = KnownEntries::default();
+            self.since = wish.unwrap_or(self.since);
         }
-        Onwards::More(ArchiveRead { next, ..self })
+        let is_done = is_past || (overlaps && wish.is_none_or(|wish| newest.is_some_and(|newest| newest < wish)));
+        let is_within = self.read.len() < limits.pages as usize
+            && self.bytes < limits.bytes
+            && self.entries < limits.entries
+            && document.all_entries > 0;
+        let next = link(&self.next, &document.onward)
+            .filter(|next| !is_done && is_within && !self.read.contains(&hash(next)))
+            .map(|next| ArchiveRead { next, ..self });
+        Step { overlaps, is_past, next }
     }
 
-    /// Follows a page that could not be read.
-    pub fn after_failure(mut self) -> Onwards {
+    /// Follows a page that could not be read: it is tried again a few times.
+    pub fn after_failure(mut self) -> Step {
         self.failures += 1;
-        if self.failures >= TRIES { Onwards::GivenUp } else { Onwards::More(self) }
+        Step { next: (self.failures < TRIES).then_some(self), ..Step::default() }
     }
 }
 
@@ -159,33 +210,75 @@ mod tests {
         ArchiveRead::begin(&feed(), &onward, since, before.clone(), at(100)).unwrap()
     }
 
+    fn next(step: Step) -> ArchiveRead {
+        step.next.expect("it goes on")
+    }
+
     #[test]
     fn pages_are_followed_up_to_an_entry_that_was_known_before_the_gap() {
         let before = KnownEntries::default().after_document((60..70).map(|day| entry(day).fingerprint()));
         let read = begun(at(69), &before);
         let mut second = page(80..90, &before, Some(3));
-        let Onwards::More(read) = read.after(&mut second, 10, LIMITS) else { panic!("it goes on") };
+        let read = next(read.after(&mut second, 10, LIMITS));
         assert_eq!((second.entries.len(), read.next.as_str()), (10, "https://a.example/feed?paged=3"));
         let again: ArchiveRead = serde_json::from_str(&serde_json::to_string(&read).unwrap()).unwrap();
         assert_eq!(again, read);
         let mut third = page(65..80, &before, Some(4));
-        assert_eq!(read.after(&mut third, 10, LIMITS), Onwards::Done);
+        assert_eq!(read.after(&mut third, 10, LIMITS), Step { overlaps: true, ..Step::default() });
         assert_eq!(third.entries.len(), 10, "older ones were known, or are not wanted");
+    }
+
+    #[test]
+    fn an_archive_that_ends_before_a_known_entry_proves_nothing() {
+        let before = KnownEntries::default().after_document((60..70).map(|day| entry(day).fingerprint()));
+        for last in [page(80..90, &before, None), page(80..80, &before, Some(3))] {
+            assert_eq!(begun(at(69), &before).after(&mut last.clone(), 10, LIMITS), Step::default());
+        }
     }
 
     #[test]
     fn the_end_of_the_archive_and_the_time_end_it_too() {
         let none = KnownEntries::default();
-        assert_eq!(begun(at(0), &none).after(&mut page(80..90, &none, None), 10, LIMITS), Onwards::Done);
-        assert_eq!(begun(at(0), &none).after(&mut page(80..80, &none, Some(3)), 10, LIMITS), Onwards::Done);
+        let past = Step { is_past: true, ..Step::default() };
+        assert_eq!(begun(at(0), &none).after(&mut page(80..90, &none, None), 10, LIMITS), Step::default());
+        assert_eq!(begun(at(0), &none).after(&mut page(80..80, &none, Some(3)), 10, LIMITS), Step::default());
         let mut older = page(80..90, &none, Some(3));
-        assert!(matches!(begun(at(85), &none).after(&mut older, 10, LIMITS), Onwards::More(_)));
+        assert!(begun(at(85), &none).after(&mut older, 10, LIMITS).next.is_some());
         assert_eq!(older.entries.len(), 5);
-        assert_eq!(begun(at(90), &none).after(&mut page(80..90, &none, Some(3)), 10, LIMITS), Onwards::Done);
+        assert_eq!(begun(at(90), &none).after(&mut page(80..90, &none, Some(3)), 10, LIMITS), past);
         let links_to = |next: &str| link(&feed(), &Onward { next: Some(next.into()), ..Onward::default() });
         assert_eq!(links_to("javascript:x"), None);
         assert_eq!(links_to("https://b.example/feed?paged=2"), None, "another host");
         assert!(links_to("http://a.example/feed?paged=2").is_some());
+    }
+
+    #[test]
+    fn a_persons_wish_and_a_gap_are_read_together_and_each_to_its_own_end() {
+        let before = KnownEntries::default().after_document((70..80).map(|day| entry(day).fingerprint()));
+        let onward = page(90..100, &KnownEntries::default(), Some(2)).onward;
+        let wished = |current: &ArchiveRead, day| {
+            ArchiveRead::wished(Some(current), &feed(), &onward, at(day), at(100)).unwrap()
+        };
+        let recovery = next(begun(at(79), &before).after(&mut page(85..90, &before, Some(3)), 10, LIMITS));
+        // What is wanted lies within: the recovery goes on where it is, and still knows where it ends.
+        let same = wished(&recovery, 85);
+        assert_eq!((&same.next, &same.before, same.since), (&recovery.next, &before, at(79)));
+        assert!(same.after(&mut page(75..85, &before, Some(4)), 10, LIMITS).next.is_none());
+        // Older entries are wanted: from the first page again, over the known entries, and up to that day.
+        let both = wished(&recovery, 50);
+        assert_eq!((both.next.as_str(), both.read.len()), ("https://a.example/feed?paged=2", 0));
+        let step = both.after(&mut page(75..90, &before, Some(3)), 10, LIMITS);
+        assert!(step.overlaps);
+        let rest = next(step);
+        assert_eq!((rest.since, rest.before.is_empty()), (at(50), true));
+        assert!(rest.after(&mut page(40..45, &KnownEntries::default(), Some(4)), 10, LIMITS).is_past);
+
+        // An overflow while a person's wish is read: from the first page, for both.
+        let wish = ArchiveRead::wished(None, &feed(), &onward, at(50), at(100)).unwrap();
+        let mut document = page(110..120, &before, Some(2));
+        document.onward = onward.clone();
+        let read = ArchiveRead::recovery(Some(&wish), &feed(), &document, at(99), at(120)).unwrap();
+        assert_eq!((read.since, read.wished, read.before.is_empty()), (at(50), Some(at(50)), false));
     }
 
     #[test]
@@ -194,17 +287,15 @@ mod tests {
         let after = |next: u32, entries: u64, bytes: u64| {
             begun(at(0), &none).after(&mut page(100 - entries..100, &none, Some(next)), bytes, LIMITS)
         };
-        assert_eq!(after(2, 5, 10), Onwards::GivenUp, "the page itself");
-        assert_eq!(after(3, 50, 10), Onwards::GivenUp, "entries");
-        assert_eq!(after(3, 5, 1_000), Onwards::GivenUp, "bytes");
+        assert_eq!(after(2, 5, 10), Step::default(), "the page itself");
+        assert_eq!(after(3, 50, 10), Step::default(), "entries");
+        assert_eq!(after(3, 5, 1_000), Step::default(), "bytes");
         let mut read = begun(at(0), &none);
         for number in 3..5 {
-            let Onwards::More(next) = read.after(&mut page(80..85, &none, Some(number)), 10, LIMITS) else { panic!() };
-            read = next;
+            read = next(read.after(&mut page(80..85, &none, Some(number)), 10, LIMITS));
         }
-        assert_eq!(read.after(&mut page(80..85, &none, Some(5)), 10, LIMITS), Onwards::GivenUp, "pages");
-        let Onwards::More(once) = begun(at(0), &none).after_failure() else { panic!() };
-        let Onwards::More(twice) = once.after_failure() else { panic!() };
-        assert_eq!(twice.after_failure(), Onwards::GivenUp);
+        assert_eq!(read.after(&mut page(80..85, &none, Some(5)), 10, LIMITS), Step::default(), "pages");
+        let twice = next(next(begun(at(0), &none).after_failure()).after_failure());
+        assert_eq!(twice.after_failure(), Step::default());
     }
 }

@@ -47,7 +47,8 @@ pub struct Document {
     pub new_entries: u32,
     /// Entries in the whole document.
     pub all_entries: u32,
-    /// None of its entries was known, although some were: entries between those and these may have been missed.
+    /// None of its entries was known, although some were: entries between those and these may have been missed. What was pushed since
+    /// the last poll fills the gap if it reaches back beyond the document.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub none_known: bool,
     /// The known entries after this document.
@@ -62,9 +63,13 @@ impl Document {
         self.all_entries = u32::try_from(entries.len()).unwrap_or(u32::MAX);
         self.known = known.after_document(fingerprints.iter().copied());
         self.new_entries = 0;
+        let (pushed, known) = (known.pushed(), known.polled());
         let is_unknown = |fingerprint: &Fingerprint| !known.knows_identity(*fingerprint);
-        self.none_known = !known.is_empty() && !fingerprints.is_empty() && fingerprints.iter().all(is_unknown);
-        let known = known.polled();
+        let is_here = |pushed: Fingerprint| fingerprints.iter().any(|own| own.same_identity(pushed));
+        self.none_known = !known.is_empty()
+            && !fingerprints.is_empty()
+            && fingerprints.iter().all(is_unknown)
+            && pushed.into_iter().all(is_here);
         for (entry, fingerprint) in entries.into_iter().zip(fingerprints) {
             if !known.contains(fingerprint) {
                 self.new_entries += u32::from(!known.knows_identity(fingerprint));
@@ -246,5 +251,34 @@ impl Onward {
     /// Did it say nothing?
     pub fn is_empty(&self) -> bool {
         *self == Onward::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(ids: impl IntoIterator<Item = u32>) -> Vec<Entry> {
+        ids.into_iter().map(|id| Entry { id: id.to_string(), ..Entry::default() }).collect()
+    }
+
+    fn prints(ids: impl IntoIterator<Item = u32>) -> Vec<Fingerprint> {
+        entries(ids).iter().map(Entry::fingerprint).collect()
+    }
+
+    #[test]
+    fn a_document_overflows_unless_it_or_what_was_pushed_reaches_back_to_what_was_known() {
+        let polled = KnownEntries::default().after_document(prints(0..10));
+        let is_over = |ids: std::ops::Range<u32>, known: &KnownEntries| {
+            let mut document = Document::default();
+            document.keep_news(entries(ids.rev()), known);
+            document.none_known
+        };
+        assert!(!is_over(0..5, &KnownEntries::default()), "the first document");
+        assert!(!is_over(9..20, &polled) && is_over(11..20, &polled) && !is_over(11..11, &polled));
+        // Half of them were pushed one by one, and the document shows the newer ones only.
+        assert!(!is_over(16..20, &polled.after_push(prints(11..20))));
+        // One delivery with what the document shows: what was posted between is unknown.
+        assert!(is_over(16..20, &polled.after_push(prints(16..20))));
     }
 }

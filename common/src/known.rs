@@ -39,6 +39,11 @@ impl KnownEntries {
         KnownEntries { list: self.list[self.pushed..].to_vec(), pushed: 0 }
     }
 
+    /// Returns what was pushed since the last poll, newest first.
+    pub fn pushed(&self) -> Vec<Fingerprint> {
+        self.list[..self.pushed].to_vec()
+    }
+
     /// Returns the list after these entries were pushed.
     pub fn after_push(&self, pushed: impl IntoIterator<Item = Fingerprint>) -> Self {
         let mut list: Vec<Fingerprint> = pushed.into_iter().filter(|new| !self.list.contains(new)).collect();

@@ -92,6 +92,8 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
         Ok(feed) => {
             let truncated = feed.truncated;
             let mut document = document(feed, &answer.known);
+            // A delta leaves out what is known.
+            document.none_known &= !answer.delta;
             let linked = answer.announced;
             document.hub = linked.hub.or(document.hub);
             document.self_link = linked.self_link.or(document.self_link);
@@ -385,6 +387,20 @@ mod tests {
             matches!(other.outcome, Outcome::Failed { .. }) && other.announced.len() == 1,
             "another page altogether"
         );
+    }
+
+    #[test]
+    fn a_delta_that_brings_only_what_is_new_is_no_overflow() {
+        let feed = |id: u32| format!("<rss version='2.0'><channel><item><guid>{id}</guid></item></channel></rss>");
+        let read_as =
+            |id, known, delta| match read(Answer { known, delta, ..answer(feed(id).as_bytes()) }, &LIMITS).outcome {
+                Outcome::Modified(document) => document,
+                outcome => panic!("{outcome:?}"),
+            };
+        let known = read_as(1, KnownEntries::default(), false).known;
+        assert!(read_as(2, known.clone(), false).none_known);
+        let delta = read_as(2, known, true);
+        assert_eq!((delta.none_known, delta.new_entries), (false, 1));
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! `feedfleet simulate --own`: what a configuration costs one's own fleet, and a change of it.
 
+use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use common::config::Config;
 use common::host::HostRules;
 use common::words;
 use load_tests::simulate::histories::Series;
-use load_tests::simulate::{Figures, OfHost, Own};
+use load_tests::simulate::{Figures, Line, OfHost, Own, chart};
 use serde::Serialize;
 
 use crate::output;
@@ -21,17 +23,41 @@ struct Outcome {
     changed: Option<Own>,
 }
 
-/// Runs the last days of the histories under the configuration of `settings`, and under the same without `--set`.
-pub(super) fn run(histories: &[Series], days: u32, settings: &SettingsArgs, as_json: bool) -> anyhow::Result<ExitCode> {
+/// Runs the last days of the histories under the configuration of `settings`, and under the same without `--set`. Draws both into the
+/// file `plot`, at several prices of a poll.
+pub(super) fn run(
+    histories: &[Series],
+    days: u32,
+    settings: &SettingsArgs,
+    plot: Option<&Path>,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
     let simulated = |config: &Config| {
         let rules = HostRules::new(config.host.clone(), config.host_rule.iter().cloned());
         Own::run(histories, &rules, &config.policy, days).ok_or_else(|| Usage("the file has no feeds".to_owned()))
     };
-    let last = simulated(&settings.load(&[])?.config)?;
-    let outcome = match settings.without_set() {
-        None => Outcome { now: last, changed: None },
-        Some(without) => Outcome { now: simulated(&without.load(&[])?.config)?, changed: Some(last) },
+    let last = settings.load(&[])?.config;
+    let without = settings.without_set().map(|without| without.load(&[])).transpose()?.map(|loaded| loaded.config);
+    let outcome = match &without {
+        None => Outcome { now: simulated(&last)?, changed: None },
+        Some(without) => Outcome { now: simulated(without)?, changed: Some(simulated(&last)?) },
     };
+    if let Some(file) = plot {
+        let (now, changed) = without.map_or((last.clone(), None), |without| (without, Some(last)));
+        let line = |name, is_changed, config: &Config| -> anyhow::Result<Line> {
+            let at = |factor: f64| {
+                let mut config = config.clone();
+                config.policy.price *= factor;
+                simulated(&config).map(|own| (own.figures.polls_per_feed_day, own.figures.weighted_mean_minutes))
+            };
+            let points = PRICES.map(at).into_iter().collect::<Result<Vec<_>, _>>()?;
+            Ok(Line::of_own(name, is_changed, points))
+        };
+        let mut lines = vec![line("now", false, &now)?];
+        lines.extend(changed.map(|changed| line("with --set", true, &changed)).transpose()?);
+        let title = format!("Own fleet: {}, a quarter to four times policy.price", now_of(&outcome.now));
+        std::fs::write(file, chart(&lines, &title)).with_context(|| format!("{} cannot be written", file.display()))?;
+    }
     if as_json {
         output::json(&outcome)?;
     } else {
@@ -40,20 +66,30 @@ pub(super) fn run(histories: &[Series], days: u32, settings: &SettingsArgs, as_j
     Ok(ExitCode::SUCCESS)
 }
 
+/// Multiples of `policy.price` that are drawn.
+const PRICES: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
+
+/// How many feeds, and how many days.
+fn now_of(own: &Own) -> String {
+    format!("{}, the last {:.1} days of their posts", words::counted(own.feeds as u64, "feed", "feeds"), own.days)
+}
+
+/// What no history tells.
+const LEFT_OUT: &str = "not simulated: failures, pushes, logins, what feeds say about when to poll them, and rules of `host set` (write those \
+    into --config); documents show 15 entries";
+
 fn print(outcome: &Outcome) -> std::io::Result<()> {
     let sides: Vec<(&str, &Own)> = [("now", Some(&outcome.now)), ("with --set", outcome.changed.as_ref())]
         .into_iter()
         .filter_map(|(name, own)| Some((name, own?)))
         .collect();
-    let now = &outcome.now;
-    let feeds = words::counted(now.feeds as u64, "feed", "feeds");
-    output::line(&format!("{feeds}, the last {:.1} days of their posts", now.days))?;
+    output::line(&now_of(&outcome.now))?;
+    note!("{LEFT_OUT}");
     let mut rows = Vec::new();
     for (side, own) in &sides {
         rows.push(row(side, "all", own.feeds, own.polls_per_day, &own.figures));
         for of in &own.categories {
-            let polls = of.figures.polls_per_feed_day * of.feeds as f64;
-            rows.push(row(side, of.category.as_str(), of.feeds, polls, &of.figures));
+            rows.push(row(side, of.category.as_str(), of.feeds, of.polls_per_day, &of.figures));
         }
     }
     output::line("")?;

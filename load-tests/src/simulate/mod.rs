@@ -25,7 +25,7 @@ pub use compare::Simulated;
 pub use crowd::{Crowd, Measured};
 pub use figures::Figures;
 pub use own::{OfCategory, OfHost, Own};
-pub use plot::svg;
+pub use plot::{Line, chart, svg};
 pub use random::Random;
 pub use sample::{ITEMS_SHOWN, Recipe, SampledFeed, sample};
 pub use table::{Comparison, Goals, Row};

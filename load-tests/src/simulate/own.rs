@@ -25,7 +25,7 @@ pub struct Own {
     pub feeds: usize,
     /// The days that were simulated: the last ones of the histories.
     pub days: f64,
-    /// Polls of all feeds in a day.
+    /// Polls of all feeds in a day, each at the rate of the days since its first post.
     pub polls_per_day: f64,
     /// The figures of all feeds.
     #[serde(flatten)]
@@ -45,6 +45,8 @@ pub struct OfCategory {
     pub category: Category,
     /// Its feeds.
     pub feeds: usize,
+    /// Their polls in a day.
+    pub polls_per_day: f64,
     /// Their figures.
     #[serde(flatten)]
     pub figures: Figures,
@@ -68,7 +70,7 @@ pub struct OfHost {
 struct Group {
     feeds: usize,
     feed_days: f64,
-    polls: u32,
+    polls_per_day: f64,
     tally: Tally,
 }
 
@@ -82,35 +84,33 @@ impl Own {
         let days = ((end - start) / DAY).max(1.0 / 24.0);
         let mut all = Group::default();
         let mut categories = BTreeMap::<Category, Group>::new();
-        let mut hosts = BTreeMap::<String, (usize, u32)>::new();
+        let mut hosts = BTreeMap::<String, (usize, f64)>::new();
         for (number, series) in histories.iter().enumerate().filter(|(_, series)| !series.times.is_empty()) {
             let url = Url::parse(&series.name).ok().filter(Url::has_host);
             let rule = url.as_ref().and_then(|url| rules.rule_for(url));
             let mut life = Decided::of(Subject::new(series.audience, rule), config, config.price);
             let mut random = Random::new(number as u64);
-            let before = all.polls;
             // Its category depends on settings, not on polls.
             let group = categories.entry(life.category()).or_default();
-            live(&mut life, series, start, end, &mut random, &mut [&mut all, group]);
+            let polls_per_day = live(&mut life, series, start, end, &mut random, &mut [&mut all, group]);
             let host = url.as_ref().and_then(Url::host_str).unwrap_or("-");
             let (feeds, polls) = hosts.entry(host.to_owned()).or_default();
-            (*feeds, *polls) = (*feeds + 1, *polls + all.polls - before);
+            (*feeds, *polls) = (*feeds + 1, *polls + polls_per_day);
         }
-        let mut hosts: Vec<OfHost> = hosts
-            .into_iter()
-            .map(|(host, (feeds, polls))| OfHost { host, feeds, polls_per_day: f64::from(polls) / days })
-            .collect();
+        let mut hosts: Vec<OfHost> =
+            hosts.into_iter().map(|(host, (feeds, polls_per_day))| OfHost { host, feeds, polls_per_day }).collect();
         hosts.sort_by(|one, other| other.polls_per_day.total_cmp(&one.polls_per_day));
         hosts.truncate(LISTED);
         let figures = all.tally.figures(all.feed_days);
         let categories = categories.into_iter().map(|(category, group)| {
             let figures = group.tally.figures(group.feed_days);
-            OfCategory { category, feeds: group.feeds, figures, missed_of_catchable: figures.missed_of_catchable }
+            let Group { feeds, polls_per_day, .. } = group;
+            OfCategory { category, feeds, polls_per_day, figures, missed_of_catchable: figures.missed_of_catchable }
         });
         Some(Own {
             feeds: all.feeds,
             days,
-            polls_per_day: f64::from(all.polls) / days,
+            polls_per_day: all.polls_per_day,
             figures,
             missed_of_catchable: figures.missed_of_catchable,
             categories: categories.collect(),
@@ -119,7 +119,7 @@ impl Own {
     }
 }
 
-/// Polls one feed, and counts for all these groups. A feed that first posts later is added then.
+/// Polls one feed, and counts for all these groups. A feed that first posts later is added then. Returns its polls in a day.
 fn live(
     life: &mut Decided<'_>,
     series: &Series,
@@ -127,13 +127,14 @@ fn live(
     end: f64,
     random: &mut Random,
     groups: &mut [&mut Group; 2],
-) {
+) -> f64 {
     let posts = &series.times;
     let weight = weight(&series.audience);
     let mut at = start.max(posts[0]);
+    let (days, mut polls) = ((end - at) / DAY, 0_u32);
     for group in groups.iter_mut() {
         group.feeds += 1;
-        group.feed_days += (end - at) / DAY;
+        group.feed_days += days;
     }
     let mut seen = posts.partition_point(|post| *post <= at);
     for group in groups.iter_mut() {
@@ -146,17 +147,21 @@ fn live(
         let shown = &new[new.len().saturating_sub(ITEMS_SHOWN)..];
         seen = until;
         let interval = life.interval(at, shown, random);
+        polls += 1;
         for group in groups.iter_mut() {
-            group.polls += 1;
             group.tally.polled(is_hot(at), interval);
             group.tally.found(new.iter().map(|post| at - post), weight, new.len() - shown.len());
         }
         at += interval;
     }
+    // Less than an hour says nothing of a day.
+    let polls_per_day = f64::from(polls) / days.max(1.0 / 24.0);
     for group in groups.iter_mut() {
+        group.polls_per_day += polls_per_day;
         // The next poll finds what was posted after the last one. One that never comes waits for nobody.
         group.tally.found(posts[seen..].iter().map(|post| at.min(end + DAY) - post), weight, 0);
     }
+    polls_per_day
 }
 
 #[cfg(test)]
@@ -192,7 +197,10 @@ mod tests {
         let (many, one) = (&own.categories[0].figures, &own.categories[2].figures);
         assert!(many.weighted_mean_minutes < one.weighted_mean_minutes, "{own:?}");
         let by_host: f64 = own.hosts.iter().map(|host| host.polls_per_day).sum();
-        assert!((by_host - own.polls_per_day).abs() < 1e-6, "{own:?}");
+        let by_category: f64 = own.categories.iter().map(|of| of.polls_per_day).sum();
+        for sum in [by_host, by_category] {
+            assert!((sum - own.polls_per_day).abs() < 1e-6, "{own:?}");
+        }
         assert_eq!(own.hosts.len(), 2);
     }
 

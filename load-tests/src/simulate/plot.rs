@@ -42,10 +42,56 @@ impl Axis {
     }
 }
 
-/// Returns the chart; `title` says what was simulated.
+/// What one curve shows.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its name, at its end.
+    pub name: String,
+    /// Its colour in SVG.
+    pub colour: &'static str,
+    /// Drawn thick.
+    pub is_ours: bool,
+    /// Polls a feed and day, and the mean delay in minutes.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Our own colour.
+const OURS: &str = "#c2185b";
+
+impl Line {
+    fn of(policy: Simulated, rows: &[Row]) -> Self {
+        let colour = match policy {
+            Simulated::Feedfleet => OURS,
+            Simulated::Newsgator => "#1f5fbf",
+            Simulated::Fixed => "#777777",
+            Simulated::Miniflux => "#8a6d1d",
+            Simulated::Newsblur => "#2e7d32",
+            Simulated::Commafeed => "#e06c00",
+            Simulated::SquareRoot => "#7b4fb5",
+            Simulated::Oracle => "#111111",
+        };
+        let own = rows.iter().filter(|row| row.policy == policy).map(|row| row.figures);
+        let points = own.map(|own| (own.polls_per_feed_day, own.weighted_mean_minutes)).collect();
+        Line { name: policy.to_string(), colour, is_ours: policy == Simulated::Feedfleet, points }
+    }
+
+    /// Returns the lines of one's own fleet: as it is configured, and as it would be.
+    pub fn of_own(name: &str, is_changed: bool, points: Vec<(f64, f64)>) -> Self {
+        let colour = if is_changed { OURS } else { "#1f5fbf" };
+        Line { name: name.to_owned(), colour, is_ours: is_changed, points }
+    }
+}
+
+/// Returns the chart of policies; `title` says what was simulated.
 pub fn svg(rows: &[Row], title: &str) -> String {
-    let x = Axis::over(rows.iter().map(|row| row.figures.polls_per_feed_day), LEFT, WIDTH - RIGHT);
-    let y = Axis::over(rows.iter().map(|row| row.figures.weighted_mean_minutes), HEIGHT - BOTTOM, TOP);
+    chart(&Simulated::ALL.map(|policy| Line::of(policy, rows)), title)
+}
+
+/// Returns a chart of these lines.
+pub fn chart(lines: &[Line], title: &str) -> String {
+    let points = lines.iter().flat_map(|line| line.points.iter().copied());
+    let x = Axis::over(points.clone().map(|point| point.0), LEFT, WIDTH - RIGHT);
+    let y = Axis::over(points.map(|point| point.1), HEIGHT - BOTTOM, TOP);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
          font-size=\"13\">\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n\
@@ -53,8 +99,7 @@ pub fn svg(rows: &[Row], title: &str) -> String {
         escaped(title)
     );
     axes(&mut text, &x, &y);
-    let mut curves: Vec<Curve> =
-        Simulated::ALL.into_iter().filter_map(|policy| Curve::of(policy, rows, &x, &y)).collect();
+    let mut curves: Vec<Curve> = lines.iter().filter_map(|line| Curve::of(line, &x, &y)).collect();
     spread_names(&mut curves);
     curves.iter().for_each(|curve| curve.draw(&mut text));
     text.push_str("</svg>\n");
@@ -93,36 +138,27 @@ fn axes(text: &mut String, x: &Axis, y: &Axis) {
     );
 }
 
-/// A policy's points, and the position of its name.
-struct Curve {
-    policy: Simulated,
+/// A line's points, and the position of its name.
+struct Curve<'a> {
+    line: &'a Line,
     points: Vec<(f64, f64)>,
     name_at: f64,
 }
 
-impl Curve {
-    fn of(policy: Simulated, rows: &[Row], x: &Axis, y: &Axis) -> Option<Self> {
-        let own = rows.iter().filter(|row| row.policy == policy).map(|row| row.figures);
+impl<'a> Curve<'a> {
+    fn of(line: &'a Line, x: &Axis, y: &Axis) -> Option<Self> {
         let mut points: Vec<(f64, f64)> =
-            own.map(|own| (x.place(own.polls_per_feed_day), y.place(own.weighted_mean_minutes))).collect();
+            line.points.iter().map(|(polls, minutes)| (x.place(*polls), y.place(*minutes))).collect();
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
         // The oracle makes the same few polls at every budget.
         points.dedup_by(|one, other| (one.0 - other.0).abs() < 1.0 && (one.1 - other.1).abs() < 1.0);
         let name_at = points.last()?.1 + 4.0;
-        Some(Curve { policy, points, name_at })
+        Some(Curve { line, points, name_at })
     }
 
     fn draw(&self, text: &mut String) {
-        let (colour, width) = match self.policy {
-            Simulated::Feedfleet => ("#c2185b", 3.5),
-            Simulated::Newsgator => ("#1f5fbf", 1.8),
-            Simulated::Fixed => ("#777777", 1.8),
-            Simulated::Miniflux => ("#8a6d1d", 1.8),
-            Simulated::Newsblur => ("#2e7d32", 1.8),
-            Simulated::Commafeed => ("#e06c00", 1.8),
-            Simulated::SquareRoot => ("#7b4fb5", 1.8),
-            Simulated::Oracle => ("#111111", 1.8),
-        };
+        let Line { name, colour, is_ours, .. } = self.line;
+        let width = if *is_ours { 3.5 } else { 1.8 };
         let line: Vec<String> = self.points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
             text,
@@ -133,20 +169,20 @@ impl Curve {
             let _ = writeln!(text, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{colour}\"/>");
         }
         let end = self.points.last().map_or(0.0, |last| last.0);
-        let weight = if self.policy == Simulated::Feedfleet { " font-weight=\"bold\"" } else { "" };
+        let weight = if *is_ours { " font-weight=\"bold\"" } else { "" };
         let _ = writeln!(
             text,
             "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\"{weight}>{}</text>",
             end + 10.0,
             self.name_at,
-            self.policy
+            escaped(name)
         );
     }
 }
 
 /// Moves overlapping names apart, downwards.
-fn spread_names(curves: &mut [Curve]) {
-    let end = |curve: &Curve| curve.points.last().map_or(0.0, |last| last.0);
+fn spread_names(curves: &mut [Curve<'_>]) {
+    let end = |curve: &Curve<'_>| curve.points.last().map_or(0.0, |last| last.0);
     curves.sort_by(|one, other| one.name_at.total_cmp(&other.name_at));
     for at in 1..curves.len() {
         let above = curves[..at].iter().filter(|above| (end(above) - end(&curves[at])).abs() < 90.0);

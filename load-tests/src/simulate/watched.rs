@@ -41,7 +41,7 @@ pub struct Watched {
     pub most_silent_per_year: f64,
     /// The longest time from a last post to `feed.silent`, in longest pauses of that feed.
     pub latest_silence: f64,
-    /// Feeds of whose end nothing is published, because they paused too rarely before.
+    /// Feeds of whose end nothing is published within three years: they paused too rarely before, or too long.
     pub never_silent: usize,
     /// Bursts that were added to the histories.
     pub bursts: usize,

@@ -21,6 +21,12 @@ struct Origin {
     posts: HashMap<FeedId, Vec<Timestamp>>,
     /// All entries have other ids in each response.
     renames: bool,
+    /// Entries of a page.
+    window: usize,
+    /// Entries have no dates.
+    undated: bool,
+    /// Pages of an archive, the feed's own among them.
+    pages_there: usize,
     /// Those that link to pages of older entries.
     archived: Vec<FeedId>,
     /// Requests for pages, in order, with their feeds.
@@ -34,6 +40,9 @@ impl Origin {
             start,
             is_over: false,
             renames: false,
+            window: WINDOW,
+            undated: false,
+            pages_there: usize::MAX,
             posts: HashMap::new(),
             archived: Vec::new(),
             pages: Vec::new(),
@@ -67,14 +76,15 @@ impl Origin {
         }
         let posts = &self.posts[&job.feed];
         let all: Vec<Entry> = posts.iter().rev().map(|at| dated(*at)).collect();
-        let named = |entry: Entry| match self.renames {
-            true => Entry { id: format!("{} {now}", entry.id), ..entry },
-            false => entry,
+        let named = |entry: Entry| Entry {
+            id: if self.renames { format!("{} {now}", entry.id) } else { entry.id },
+            published: entry.published.filter(|_| !self.undated),
+            ..entry
         };
-        let shown: Vec<Entry> = all.iter().skip((page - 1) * WINDOW).take(WINDOW).cloned().map(named).collect();
+        let shown = all.iter().skip((page - 1) * self.window).take(self.window).cloned().map(named).collect();
         let mut document = Document::default();
         document.validators.etag = Some("\"1\"".into());
-        let is_last = all.len() <= page * WINDOW;
+        let is_last = all.len() <= page * self.window || page >= self.pages_there;
         if self.archived.contains(&job.feed) && !is_last {
             document.onward.next =
                 Some(format!("http://{}/feed?paged={}", job.url.as_url().host_str().unwrap(), page + 1));
@@ -192,6 +202,80 @@ async fn a_person_has_older_entries_read_back_to_a_time_and_the_feed_is_polled_a
     let read = fleet.feed(id).await;
     assert_eq!((stored(&fleet, id).await, origin.pages.len(), origin.polls), (70, 4, 1), "the fifth page is older");
     assert_eq!((read.next_due, read.state, read.terms), (planned.next_due, planned.state, planned.terms));
+}
+
+/// Posts this many entries, a minute apart, up to now.
+fn burst(fleet: &Fleet, origin: &mut Origin, id: FeedId, count: u32) {
+    let posts = (0..count).rev().map(|number| fleet.clock.now().before(Duration::from_secs(number.into())));
+    origin.posts.get_mut(&id).unwrap().extend(posts);
+}
+
+/// Whether nothing is known to be missing, and how many entries are.
+async fn verdict(fleet: &Fleet, origin: &Origin, id: FeedId, before: usize) -> (bool, usize) {
+    let feed = fleet.feed(id).await;
+    assert_eq!(feed.archive, None, "it was read to its end");
+    (feed.state.gap_since.is_none(), origin.posts[&id].len() - before - stored(fleet, id).await)
+}
+
+/// A feed whose archive is read after bursts, polled once: entries that were posted before the first poll and that it did not show.
+async fn quiet_with_pages() -> (Fleet, Origin, FeedId, usize) {
+    let (fleet, mut origin, id) = with_pages().await;
+    origin.is_over = true;
+    let unseen = origin.posts[&id].len() - stored(&fleet, id).await;
+    fleet.clock.advance(MINUTE * 30);
+    (fleet, origin, id, unseen)
+}
+
+#[tokio::test]
+async fn a_burst_is_recovered_and_one_whose_archive_ends_too_early_stays_known_as_a_gap() {
+    for (pages_there, expected) in [(usize::MAX, (true, 0)), (2, (false, 30))] {
+        let (fleet, mut origin, id, unseen) = quiet_with_pages().await;
+        origin.pages_there = pages_there;
+        burst(&fleet, &mut origin, id, 70);
+        run(&fleet, &mut origin, 180).await;
+        assert_eq!(verdict(&fleet, &origin, id, unseen).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn feeds_without_dates_and_with_few_entries_are_recovered_each_time() {
+    for (window, undated) in [(WINDOW, true), (3, false)] {
+        let (fleet, mut origin, id, _) = quiet_with_pages().await;
+        (origin.window, origin.undated) = (window, undated);
+        run(&fleet, &mut origin, 120).await;
+        let unseen = origin.posts[&id].len() - stored(&fleet, id).await;
+        for round in 0..3 {
+            burst(&fleet, &mut origin, id, 10 * u32::try_from(window).unwrap() / 3);
+            run(&fleet, &mut origin, 180).await;
+            assert_eq!(verdict(&fleet, &origin, id, unseen).await, (true, 0), "{window} entries, burst {round}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_persons_wish_and_a_recovery_do_not_end_each_other() {
+    // Within what is being recovered, and further back than that.
+    for back in [MINUTE, MINUTE * 60 * 60] {
+        let (fleet, mut origin, id, unseen) = quiet_with_pages().await;
+        burst(&fleet, &mut origin, id, 150);
+        while origin.pages.is_empty() {
+            run(&fleet, &mut origin, 1).await;
+        }
+        let since = fleet.clock.now().before(back);
+        assert!(matches!(fleet.ops.backfill(id, since).await.unwrap(), Some(Backfill::Begun(_))));
+        run(&fleet, &mut origin, 240).await;
+        let wished = origin.posts[&id].iter().filter(|at| **at >= since).count();
+        let (is_whole, missing) = verdict(&fleet, &origin, id, 0).await;
+        assert!(is_whole && missing <= unseen && stored(&fleet, id).await >= wished, "{missing} of {unseen}, {wished}");
+    }
+    // The other way round: an overflow while a wish is read.
+    let (fleet, mut origin, id, _) = quiet_with_pages().await;
+    assert!(matches!(fleet.ops.backfill(id, Timestamp::EPOCH).await.unwrap(), Some(Backfill::Begun(_))));
+    burst(&fleet, &mut origin, id, 70);
+    fleet.ops.wake(&[id]).await.unwrap();
+    run(&fleet, &mut origin, 240).await;
+    let (_, missing) = verdict(&fleet, &origin, id, 0).await;
+    assert_eq!(missing, 0, "all that was ever posted was wanted");
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use common::archive::ArchiveRead;
 use common::feed::Feed;
-use common::known::KnownEntries;
 use common::policy::Status;
 use common::time::Timestamp;
 use common::url::FeedId;
@@ -39,8 +38,8 @@ impl Ops {
                 return Ok(Some(Backfill::NotPolled(Box::new(feed))));
             };
             let poll_due = feed.archive.as_ref().map_or(due, |archive| archive.poll_due);
-            let begun = ArchiveRead::begin(&feed.url, &feed.onward, since, KnownEntries::default(), poll_due);
-            let Some(archive) = begun else {
+            let wished = ArchiveRead::wished(feed.archive.as_ref(), &feed.url, &feed.onward, since, poll_due);
+            let Some(archive) = wished else {
                 return Ok(Some(Backfill::NoArchive(Box::new(feed))));
             };
             if let Some(place) = self.store.begin_archive(id, feed.version, &archive, now).await? {

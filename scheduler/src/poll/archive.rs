@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use common::archive::ArchiveRead;
 use common::config::PolicyConfig;
-use common::document::Validators;
+use common::document::{Document, Validators};
+use common::entry::Entry;
 use common::feed::Feed;
 use common::policy::{Decision, Rule, Status};
 use common::report::{FetchReport, Outcome};
@@ -16,7 +17,9 @@ use common::time::Timestamp;
 use store::JobRow;
 
 /// Entries that are dated this long before the last good poll are not missing: some are published with an earlier date.
-const BACKDATED: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const BACKDATED: Duration = Duration::from_secs(24 * 60 * 60);
+/// A date at midnight is a day without a time.
+const DAY_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Returns whether a report is about a page that was requested.
 pub(crate) fn is_page_that_ended(report: &FetchReport) -> bool {
@@ -61,14 +64,9 @@ pub(crate) fn after_poll(
 ) -> Option<ArchiveRead> {
     let poll_due = decision.next_due.filter(|_| decision.status == Status::Active && config.archive_pages > 0)?;
     let begun = match &report.outcome {
-        // Feeds that rename all of their entries, or have only a few, look like this at each poll.
-        Outcome::Modified(document) if document.none_known && decision.state.overflow_cap.is_some() => {
+        Outcome::Modified(document) if document.none_known && may_recover(feed, document) => {
             let gap = decision.state.gap_since.unwrap_or(report.started).before(BACKDATED);
-            // A gap that is being read goes on to where it began.
-            let since = feed.archive.as_ref().map_or(gap, |archive| archive.since.min(gap));
-            let known = |archive: &ArchiveRead| (!archive.before.is_empty()).then(|| archive.before.clone());
-            let before = feed.archive.as_ref().and_then(known).unwrap_or_else(|| ArchiveRead::known_before(document));
-            ArchiveRead::begin(&feed.url, &document.onward, since, before, poll_due)
+            ArchiveRead::recovery(feed.archive.as_ref(), &feed.url, document, gap, poll_due)
         }
         _ => None,
     };
@@ -82,6 +80,20 @@ pub(crate) fn after_poll(
         }
     }
     Some(archive)
+}
+
+/// Whether the archive may have what a document that overflowed does not. A feed that renames all of its entries overflows at each poll:
+/// after the first time its archive is read only if entries are dated after the last poll, or, where dates tell nothing, if the last
+/// overflow was recovered.
+fn may_recover(feed: &Feed, document: &Document) -> bool {
+    if !feed.state.overflowing {
+        return true;
+    }
+    let date = |entry: &Entry| entry.published.or(entry.updated).filter(|date| date.millis() % DAY_MILLIS != 0);
+    match document.entries.iter().filter_map(date).max() {
+        Some(newest) => feed.state.last_success.is_none_or(|last| newest > last),
+        None => feed.state.gap_since.is_none(),
+    }
 }
 
 /// When the next page is read: not during a hold, and not after the feed's own poll.

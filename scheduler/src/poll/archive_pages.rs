@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use common::archive::{ArchiveLimits, Onwards};
+use common::archive::ArchiveLimits;
 use common::feed::Feed;
 use common::host::HostKey;
 use common::policy::{Decision, Notices, Rule, Terms, category, first_hold};
@@ -11,7 +11,7 @@ use common::time::Timestamp;
 use common::url::FeedId;
 
 use crate::error::BackendError;
-use crate::poll::archive::page_due;
+use crate::poll::archive::{BACKDATED, page_due};
 use crate::poll::results::Results;
 use crate::poll::subject::subject;
 use crate::schedule::{Band, Slot};
@@ -103,7 +103,7 @@ impl Results {
             let (poll_due, since) = (archive.poll_due, archive.since);
             decision.next_due = Some(poll_due);
             let failed = !matches!(report.outcome, Outcome::Modified(_));
-            let onwards = match &mut report.outcome {
+            let step = match &mut report.outcome {
                 Outcome::Modified(document) => {
                     let limits = ArchiveLimits {
                         pages: config.archive_pages,
@@ -114,21 +114,15 @@ impl Results {
                 }
                 _ => archive.after_failure(),
             };
-            match onwards {
-                Onwards::More(archive) => {
-                    let next = page_due(decision.state.hold_until, poll_due, config, now);
-                    if next < poll_due && !failed {
-                        decision.next_due = Some(next);
-                        decision.terms.push(Rule::Archive, next);
-                    }
-                    return Some(archive);
-                }
-                Onwards::Done => {
-                    decision.state.gap_since = decision.state.gap_since.filter(|gap| *gap < since);
-                }
-                Onwards::GivenUp => {}
+            let closes = |gap: &Timestamp| step.overlaps || step.is_past && since <= gap.before(BACKDATED);
+            decision.state.gap_since = decision.state.gap_since.filter(|gap| !closes(gap));
+            let archive = step.next?;
+            let next = page_due(decision.state.hold_until, poll_due, config, now);
+            if next < poll_due && !failed {
+                decision.next_due = Some(next);
+                decision.terms.push(Rule::Archive, next);
             }
-            None
+            Some(archive)
         });
         let category = category(&subject(&rules, feed));
         Verdict { report, decision, category, audience_at: feed.audience_at, push: None, archive }
