@@ -8,7 +8,7 @@ use common::config::Config;
 use common::document::Validators;
 use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
-use common::host_gate::{ExtraRequest, HostGate, Ticket};
+use common::host_gate::{ExtraRequest, GateUpkeep, HostGate, Ticket};
 use common::job::FetchJob;
 use common::known::KnownEntries;
 use common::outcome::FailureKind;

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 
 use crate::host::HostKey;
 use crate::host_gate::{
-    AcquireRequest, Acquired, ExtraRequest, GateError, HostGate, LoadMark, Permit, Release, Reservation,
+    AcquireRequest, Acquired, ExtraRequest, GateError, GateUpkeep, HostGate, LoadMark, Permit, Release, Reservation,
     ReserveRequest, Ticket,
 };
 use crate::queue::{Delivery, Message, Queue, QueueDepth, QueueError};
@@ -138,7 +138,10 @@ impl HostGate for Faulty<dyn HostGate> {
     async fn block(&self, host: &HostKey, until: Option<Timestamp>, now: Timestamp) -> Result<(), GateError> {
         self.faults.around("block", gate_error, self.seam.block(host, until, now)).await
     }
+}
 
+#[async_trait]
+impl GateUpkeep for Faulty<dyn HostGate> {
     async fn show_rules(&self, rules: &str) -> Result<(), GateError> {
         self.faults.around("show_rules", gate_error, self.seam.show_rules(rules)).await
     }

@@ -10,7 +10,7 @@ use anyhow::Context;
 use common::config::Config;
 use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
-use common::host_gate::{HostGate, Isolation, LoadMark, Nonces, Reservation, ReserveRequest, Ticket};
+use common::host_gate::{GateUpkeep, Isolation, LoadMark, Nonces, Reservation, ReserveRequest, Ticket};
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::host::{HostConfig, HostRules};
 use common::host_gate::memory::MemoryGate;
-use common::host_gate::{ExtraRequest, HostGate, LoadMark, Ticket};
+use common::host_gate::{ExtraRequest, GateUpkeep, HostGate, LoadMark, Ticket};
 use common::job::FetchJob;
 use common::report::Outcome;
 use common::time::{Clock, SystemClock, Timestamp};

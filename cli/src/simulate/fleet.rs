@@ -12,7 +12,7 @@ use common::config::Config;
 use common::document::{ContentHash, Document, Validators};
 use common::host::HostKey;
 use common::host_gate::memory::MemoryGate;
-use common::host_gate::{AcquireRequest, Acquired, HostGate, Isolation, Release, fresh_nonce};
+use common::host_gate::{AcquireRequest, Acquired, GateUpkeep, Isolation, Release, fresh_nonce};
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
@@ -30,7 +30,7 @@ use scheduler::poll::moves::Moves;
 use scheduler::poll::results::Results;
 use scheduler::push::wish::Wishes;
 use scheduler::schedule::memory::MemorySchedule;
-use scheduler::schedule::{Band, Schedule, Slot};
+use scheduler::schedule::{Band, ScheduleUpkeep, Slot};
 use store::NewFeed;
 use store::sqlite::SqliteStore;
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use common::host::{HostKey, HostLimits};
 use common::host_gate::state::GateState;
 use common::host_gate::{
-    AcquireRequest, Acquired, ExtraRequest, GateError, HostGate, LoadMark, Permit, Release, Reservation,
+    AcquireRequest, Acquired, ExtraRequest, GateError, GateUpkeep, HostGate, LoadMark, Permit, Release, Reservation,
     ReserveRequest, Ticket,
 };
 use common::time::{Clock, Timestamp, clocks_agree};
@@ -158,7 +158,10 @@ impl HostGate for Gate {
         let host = host.clone();
         self.call("block", move |memory, now| memory.state.block(&host, until, now)).await
     }
+}
 
+#[async_trait]
+impl GateUpkeep for Gate {
     async fn show_rules(&self, rules: &str) -> Result<(), GateError> {
         let rules = rules.to_owned();
         self.call("show_rules", move |memory, _| memory.rules = Some(rules)).await

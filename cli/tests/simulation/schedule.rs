@@ -10,7 +10,9 @@ use common::time::{Clock, Timestamp, clocks_agree};
 use common::url::FeedId;
 use futures_util::FutureExt;
 use scheduler::schedule::memory::MemorySchedule;
-use scheduler::schedule::{Band, Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, Slot};
+use scheduler::schedule::{
+    Band, Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, ScheduleUpkeep, ScheduleView, Slot,
+};
 
 use crate::line::Line;
 use crate::world::Sabotage;
@@ -150,7 +152,10 @@ impl Schedule for SeenSchedule {
         let hosts = hosts.to_vec();
         self.call("unpark", move |schedule, _| ready(schedule.unpark(&hosts))).await
     }
+}
 
+#[async_trait]
+impl ScheduleUpkeep for SeenSchedule {
     async fn begin_rebuild(&self) -> Result<Option<RebuildMark>, ScheduleError> {
         self.call("begin_rebuild", |schedule, _| ready(schedule.begin_rebuild())).await
     }
@@ -167,7 +172,10 @@ impl Schedule for SeenSchedule {
         clocks_agree(theirs.clamp(before, clock.now().max(before)), theirs)
             .map_err(|error| ScheduleError::Backend { action: "be used by this clock", source: error.into() })
     }
+}
 
+#[async_trait]
+impl ScheduleView for SeenSchedule {
     async fn waiting(
         &self,
         after: Option<(Timestamp, FeedId)>,

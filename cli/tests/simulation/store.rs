@@ -13,12 +13,12 @@ use common::time::{Timestamp, clocks_agree};
 use common::url::{FeedId, Version};
 use store::sqlite::SqliteStore;
 use store::{
-    AcceptedPolicy, Added, Applied, AuditLine, AuditPage, Audited, Audits, EntryRef, Event, EventPage, EventQuery,
-    Events, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, Hosts,
-    JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, OwedPace, Page, Placement, Polls, PushCount,
-    PushHeard, PushSubscription, PushWish, Pushes, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan,
-    RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, StoredJobKeys, Subscribed, Subscriptions, Unmove,
-    Unmoved, Unpushed, Upkeep, Verdict,
+    AcceptedPolicy, Added, Applied, AuditLine, AuditPage, Audited, Audits, Deliveries, EntryRef, Event, EventPage,
+    EventQuery, Events, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, HostOrders, HostQuery, HostRefusal,
+    HostRow, Hosts, HubSubscriptions, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, OwedPace, Page,
+    Placement, Polls, PushCount, PushHeard, PushLosses, PushSubscription, PushUpkeep, PushWish, Pushes, RefusedHost,
+    RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep, Requeues, Seals, StoreError, StoreStats, StoredEntry,
+    StoredJobKeys, Subscribed, Subscriptions, Unmove, Unmoved, Unpushed, Upkeep, Verdict, VersionedChanges, Wakes,
 };
 use store::{
     Advance, DeliveryShare, DeliveryTurn, HubFeed, NewSubscription, Stray, StrayQuery, Subscription,
@@ -178,6 +178,13 @@ impl Feeds for SeenStore {
         run(self.server.store.forget_validators(id))
     }
 
+    async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
+        run(self.server.store.history(id))
+    }
+}
+
+#[async_trait]
+impl VersionedChanges for SeenStore {
     async fn begin_archive(
         &self,
         id: FeedId,
@@ -202,7 +209,10 @@ impl Feeds for SeenStore {
     ) -> Result<Unmoved, StoreError> {
         run(self.server.store.unmove_feed(id, version, back, now))
     }
+}
 
+#[async_trait]
+impl Wakes for SeenStore {
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
         let (ids, world) = (ids.to_vec(), Arc::clone(&self.line.world));
         let wake = move |store: &SqliteStore| {
@@ -219,10 +229,6 @@ impl Feeds for SeenStore {
 
     async fn feeds_of_site(&self, links: &[String], limit: u32) -> Result<Vec<Feed>, StoreError> {
         run(self.server.store.feeds_of_site(links, limit))
-    }
-
-    async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
-        run(self.server.store.history(id))
     }
 }
 
@@ -384,6 +390,13 @@ impl Upkeep for SeenStore {
         self.call("adjust_price", move |store| run(store.adjust_price(before, price))).await
     }
 
+    async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
+        self.call("prune", move |store| run(store.prune(events, entries))).await
+    }
+}
+
+#[async_trait]
+impl Seals for SeenStore {
     async fn job_keys(&self, fresh: &[u8; 32], now: Timestamp) -> Result<StoredJobKeys, StoreError> {
         let fresh = *fresh;
         self.call("job_keys", move |store| run(store.job_keys(&fresh, now))).await
@@ -396,10 +409,6 @@ impl Upkeep for SeenStore {
 
     async fn reseal(&self, old: &OldSeal, credentials: &Credentials) -> Result<bool, StoreError> {
         run(self.server.store.reseal(old, credentials))
-    }
-
-    async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
-        self.call("prune", move |store| run(store.prune(events, entries))).await
     }
 }
 
@@ -437,6 +446,13 @@ impl Subscriptions for SeenStore {
         run(self.server.store.end_subscription(id, revision))
     }
 
+    async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {
+        run(self.server.store.reseal_subscription(id, sealed))
+    }
+}
+
+#[async_trait]
+impl HubSubscriptions for SeenStore {
     async fn hub_subscription(&self, topic: &str, callback: &str) -> Result<Option<Subscription>, StoreError> {
         run(self.server.store.hub_subscription(topic, callback))
     }
@@ -464,11 +480,10 @@ impl Subscriptions for SeenStore {
     async fn stray_subscriptions(&self, query: StrayQuery) -> Result<Vec<Stray>, StoreError> {
         run(self.server.store.stray_subscriptions(query))
     }
+}
 
-    async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {
-        run(self.server.store.reseal_subscription(id, sealed))
-    }
-
+#[async_trait]
+impl Deliveries for SeenStore {
     async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<DeliveryShare, StoreError> {
         run(self.server.store.lease_subscriptions(turn))
     }
@@ -521,7 +536,10 @@ impl Pushes for SeenStore {
     async fn remove_push(&self, id: &str, revision: i64) -> Result<bool, StoreError> {
         run(self.server.store.remove_push(id, revision))
     }
+}
 
+#[async_trait]
+impl PushLosses for SeenStore {
     async fn heard_pushes(&self, heard: &[PushHeard]) -> Result<(), StoreError> {
         run(self.server.store.heard_pushes(heard))
     }
@@ -545,7 +563,10 @@ impl Pushes for SeenStore {
     async fn paces_restored(&self, of: &[OwedPace]) -> Result<(), StoreError> {
         run(self.server.store.paces_restored(of))
     }
+}
 
+#[async_trait]
+impl PushUpkeep for SeenStore {
     async fn forget_left_pushes(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
         run(self.server.store.forget_left_pushes(before, limit))
     }

@@ -11,10 +11,10 @@ fn members_in(crate_name: &str, section: &str) -> BTreeSet<String> {
     names.filter(|name| CRATES.contains(&name.as_str())).cloned().collect()
 }
 
-const CRATES: [&str; 7] = ["cli", "common", "load-tests", "scheduler", "store", "web", "worker"];
+pub(crate) const CRATES: [&str; 7] = ["cli", "common", "load-tests", "scheduler", "store", "web", "worker"];
 
 /// Returns the folder of a crate's manifest in the workspace.
-fn folder(crate_name: &str) -> &str {
+pub(crate) fn folder(crate_name: &str) -> &str {
     match crate_name {
         "store" => "scheduler/store",
         "web" => "scheduler/web",
@@ -69,7 +69,7 @@ fn the_scheduler_has_no_http_client_and_no_parser_and_the_worker_no_sql() {
 }
 
 /// Returns the text of every source file below a folder of the workspace, by its path.
-fn sources(folder: &str) -> Vec<(String, String)> {
+pub(crate) fn sources(folder: &str) -> Vec<(String, String)> {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder)];
     let mut sources = Vec::new();
     while let Some(folder) = folders.pop() {

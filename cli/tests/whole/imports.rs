@@ -330,14 +330,14 @@ fn shortest_way_back<'a>(
     None
 }
 
-fn word(tokens: &[TokenTree]) -> Option<String> {
+pub(crate) fn word(tokens: &[TokenTree]) -> Option<String> {
     match tokens.first()? {
         TokenTree::Ident(name) => Some(name.to_string()),
         _ => None,
     }
 }
 
-fn is_sign(token: &TokenTree, sign: char) -> bool {
+pub(crate) fn is_sign(token: &TokenTree, sign: char) -> bool {
     matches!(token, TokenTree::Punct(found) if found.as_char() == sign)
 }
 

@@ -26,6 +26,7 @@ mod rescue;
 mod scenarios;
 mod secrets;
 mod tail;
+mod traits;
 mod web_servers;
 mod webhooks;
 mod week;

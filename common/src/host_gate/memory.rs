@@ -1,7 +1,7 @@
 //! The gate inside one process.
 //!
 //! Its memory ends with the process, and so do all requests it let through. What must outlive a restart comes from
-//! elsewhere: holds are loaded from the store before [`HostGate::open`], no host is asked within its gap of the gate's
+//! elsewhere: holds are loaded from the store before [`GateUpkeep::open`], no host is asked within its gap of the gate's
 //! birth, because the process before may have asked it a moment ago, and starts without a report are kept in a file, so
 //! that a feed which kills the process is found out.
 
@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use super::journal::Journal;
 use super::state::GateState;
 use super::{
-    AcquireRequest, Acquired, ExtraRequest, GateError, HostGate, LoadMark, Permit, Release, Reservation,
+    AcquireRequest, Acquired, ExtraRequest, GateError, GateUpkeep, HostGate, LoadMark, Permit, Release, Reservation,
     ReserveRequest, Ticket,
 };
 use crate::host::HostKey;
@@ -125,7 +125,10 @@ impl HostGate for MemoryGate {
         self.lock().state.block(host, until, now);
         Ok(())
     }
+}
 
+#[async_trait]
+impl GateUpkeep for MemoryGate {
     async fn show_rules(&self, rules: &str) -> Result<(), GateError> {
         let shown = &mut self.lock().rules;
         if shown.as_deref() != Some(rules) {

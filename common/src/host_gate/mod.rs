@@ -11,7 +11,7 @@
 //! - `release` frees only what its own `acquire` took;
 //! - a version that was started without a report is started again only in [`Isolation`];
 //! - operators' rules are kept as text and shown to whoever shares the gate; they mean nothing to the gate itself;
-//! - a gate that lost its memory refuses everything until [`HostGate::open`] was called with a mark that is still valid,
+//! - a gate that lost its memory refuses everything until [`GateUpkeep::open`] was called with a mark that is still valid,
 //!   and each host for at least its gap after that loss.
 
 #[cfg(any(test, feature = "conformance"))]
@@ -226,7 +226,7 @@ pub enum GateError {
 
 /// See the module's page for what an implementation guarantees.
 #[async_trait]
-pub trait HostGate: Send + Sync {
+pub trait HostGate: GateUpkeep {
     /// Reserves a place for each request, in order; one answer each.
     async fn reserve(&self, requests: &[ReserveRequest], now: Timestamp) -> Result<Vec<Reservation>, GateError>;
 
@@ -255,7 +255,11 @@ pub trait HostGate: Send + Sync {
     /// Nothing starts at the host before `until` by an operator's word; `None` takes that word back. The last word counts. A
     /// does not affect a hold set by the server.
     async fn block(&self, host: &HostKey, until: Option<Timestamp>, now: Timestamp) -> Result<(), GateError>;
+}
 
+/// What schedulers do to the gate as a whole: its rules, its loading, its state. See the module's page.
+#[async_trait]
+pub trait GateUpkeep: Send + Sync {
     /// Shows the rules that operators set to all workers, in place of what was shown before. Cheap when they are the same.
     async fn show_rules(&self, rules: &str) -> Result<(), GateError>;
 

@@ -6,7 +6,8 @@ use anyhow::bail;
 use common::host::{HostKey, HostLimits};
 use common::host_gate::redis::RedisGate;
 use common::host_gate::{
-    AcquireRequest, Acquired, HostGate, Isolation, Release, Reservation, ReserveRequest, Ticket, fresh_nonce,
+    AcquireRequest, Acquired, GateUpkeep, HostGate, Isolation, Release, Reservation, ReserveRequest, Ticket,
+    fresh_nonce,
 };
 use common::redis::RedisServer;
 use common::time::{Clock, SystemClock};

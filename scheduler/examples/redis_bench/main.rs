@@ -20,7 +20,7 @@ use common::time::{Clock, SystemClock, Timestamp};
 use common::url::FeedId;
 use redis::aio::MultiplexedConnection;
 use scheduler::schedule::redis::RedisSchedule;
-use scheduler::schedule::{Band, Schedule, Slot};
+use scheduler::schedule::{Band, Schedule, ScheduleView, Slot};
 
 use crate::bare::Bare;
 

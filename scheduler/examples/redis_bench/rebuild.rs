@@ -14,7 +14,7 @@ use common::queue::memory::MemoryQueue;
 use common::redis::RedisServer;
 use common::time::{Clock, SystemClock, Timestamp};
 use scheduler::condition::Condition;
-use scheduler::schedule::Schedule;
+use scheduler::schedule::ScheduleView;
 use scheduler::schedule::redis::RedisSchedule;
 use scheduler::upkeep::orders::Orders;
 use scheduler::upkeep::reconcile::Reconciler;

@@ -10,7 +10,7 @@ use common::redis::RedisServer;
 use common::time::{Clock, SystemClock, Timestamp};
 use redis::aio::MultiplexedConnection;
 use scheduler::schedule::redis::RedisSchedule;
-use scheduler::schedule::{Schedule, Slot};
+use scheduler::schedule::{Schedule, ScheduleView, Slot};
 
 use crate::{BATCH, LEASE, PAGE, empty, rate, script_time, slot, used_memory};
 

@@ -23,7 +23,9 @@ use common::url::FeedId;
 use crate::ops::AddFeed;
 use crate::run::{Backends, Scheduler};
 use crate::schedule::memory::MemorySchedule;
-use crate::schedule::{Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, Slot};
+use crate::schedule::{
+    Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, ScheduleUpkeep, ScheduleView, Slot,
+};
 use store::sqlite::SqliteStore;
 
 /// The schedule in memory, and how often feeds were parked and hosts were freed.
@@ -73,19 +75,10 @@ impl Schedule for Counted {
         self.unparked.fetch_add(hosts.len(), Ordering::Relaxed);
         self.schedule.unpark(hosts).await
     }
+}
 
-    async fn waiting(
-        &self,
-        after: Option<(Timestamp, FeedId)>,
-        limit: usize,
-    ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError> {
-        self.schedule.waiting(after, limit).await
-    }
-
-    async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError> {
-        self.schedule.taken(limit).await
-    }
-
+#[async_trait]
+impl ScheduleUpkeep for Counted {
     async fn check(&self, clock: &dyn Clock) -> Result<(), ScheduleError> {
         self.schedule.check(clock).await
     }
@@ -96,6 +89,21 @@ impl Schedule for Counted {
 
     async fn finish_rebuild(&self, mark: &RebuildMark) -> Result<bool, ScheduleError> {
         self.schedule.finish_rebuild(mark).await
+    }
+}
+
+#[async_trait]
+impl ScheduleView for Counted {
+    async fn waiting(
+        &self,
+        after: Option<(Timestamp, FeedId)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError> {
+        self.schedule.waiting(after, limit).await
+    }
+
+    async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError> {
+        self.schedule.taken(limit).await
     }
 
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError> {

@@ -167,7 +167,7 @@ impl ScheduleError {
 
 /// See the module documentation for the guarantees of an implementation.
 #[async_trait]
-pub trait Schedule: Send + Sync {
+pub trait Schedule: ScheduleUpkeep + ScheduleView {
     /// Sets feeds' due times and ends their leases and parking. A wake remembered during the lease makes a feed due
     /// now.
     async fn put(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError>;
@@ -199,17 +199,21 @@ pub trait Schedule: Send + Sync {
 
     /// Brings the heads of hosts forward to the time at which they can be polled again. An optimisation only.
     async fn unpark(&self, hosts: &[(HostKey, Timestamp)]) -> Result<(), ScheduleError>;
+}
 
+/// Filling the schedule again, and checking it. See the module documentation for the guarantees of an implementation.
+#[async_trait]
+pub trait ScheduleUpkeep: Send + Sync {
     /// Returns `Some` while the schedule has lost its memory (emptied, restored from an old dump, never filled) and
-    /// [`Self::correct`] must be called for every feed of the store.
+    /// [`Schedule::correct`] must be called for every feed of the store.
     async fn begin_rebuild(&self) -> Result<Option<RebuildMark>, ScheduleError>;
 
-    /// Returns whether what the mark stands for has to do with a feed: [`Self::correct`] need not be called for others.
+    /// Returns whether what the mark stands for has to do with a feed: [`Schedule::correct`] need not be called for others.
     fn is_lost(&self, _mark: &RebuildMark, _feed: FeedId) -> bool {
         true
     }
 
-    /// Marks the schedule as complete: [`Self::correct`] was called for every feed since the mark was returned. Returns
+    /// Marks the schedule as complete: [`Schedule::correct`] was called for every feed since the mark was returned. Returns
     /// false if the schedule has lost its memory again since then.
     async fn finish_rebuild(&self, mark: &RebuildMark) -> Result<bool, ScheduleError>;
 
@@ -221,7 +225,11 @@ pub trait Schedule: Send + Sync {
     async fn check_whole(&self, clock: &dyn Clock) -> Result<(), ScheduleError> {
         self.check(clock).await
     }
+}
 
+/// What the schedule contains.
+#[async_trait]
+pub trait ScheduleView: Send + Sync {
     /// Returns up to `limit` feeds that wait after a position, or from the start, by due time and id. The times are the
     /// schedule's, which may be ahead of the store's for a while.
     async fn waiting(

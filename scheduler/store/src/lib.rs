@@ -75,7 +75,10 @@ pub use push::{NewPush, OwedPace, PushClaim, PushCount, PushHeard, PushSubscript
 pub use refusals::{HostRefusal, RefusedHost};
 pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};
 pub use row::never;
-pub use seams::{Audits, Events, Feeds, Hosts, Polls, Pushes, Requeues, Store, Subscriptions, Upkeep};
+pub use seams::{
+    Audits, Deliveries, Events, Feeds, Hosts, HubSubscriptions, Polls, PushLosses, PushUpkeep, Pushes, Requeues, Seals,
+    Store, Subscriptions, Upkeep, VersionedChanges, Wakes,
+};
 pub use subscriptions::{
     Advance, Delivery, DeliveryShare, DeliveryTurn, NewSubscription, Progress, Subscription, SubscriptionChange,
     SubscriptionCount, SubscriptionKind, SubscriptionState, Wish,

@@ -98,7 +98,7 @@ pub struct PushHeard {
     pub at: Timestamp,
     /// It only causes a poll.
     pub light: bool,
-    /// It was accepted before ([`Pushes::await_push`](crate::Pushes::await_push)), and is stored now.
+    /// It was accepted before ([`PushLosses::await_push`](crate::PushLosses::await_push)), and is stored now.
     pub settled: bool,
 }
 

@@ -21,9 +21,46 @@ use crate::{
 };
 
 /// Everything at once, for the code that wires a fleet together.
-pub trait Store: Polls + Feeds + Hosts + Events + Subscriptions + Pushes + Requeues + Audits + Upkeep {}
+pub trait Store:
+    Polls
+    + Feeds
+    + VersionedChanges
+    + Wakes
+    + Hosts
+    + Events
+    + Subscriptions
+    + HubSubscriptions
+    + Deliveries
+    + Pushes
+    + PushLosses
+    + PushUpkeep
+    + Requeues
+    + Audits
+    + Upkeep
+    + Seals
+{
+}
 
-impl<Every: Polls + Feeds + Hosts + Events + Subscriptions + Pushes + Requeues + Audits + Upkeep> Store for Every {}
+impl<
+    Every: Polls
+        + Feeds
+        + VersionedChanges
+        + Wakes
+        + Hosts
+        + Events
+        + Subscriptions
+        + HubSubscriptions
+        + Deliveries
+        + Pushes
+        + PushLosses
+        + PushUpkeep
+        + Requeues
+        + Audits
+        + Upkeep
+        + Seals,
+> Store for Every
+{
+}
 
 /// What the loops of a poll read and write: jobs, states, verdicts, holds.
 #[async_trait]
@@ -96,6 +133,13 @@ pub trait Feeds: Send + Sync {
     /// Drops a feed's validators and content hash, so that the next poll reads it whole. False when there is none.
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError>;
 
+    /// The last polls of a feed, newest first; `None` when there is no such feed.
+    async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError>;
+}
+
+/// Changes of a feed that are made only while it has the version that the caller knows.
+#[async_trait]
+pub trait VersionedChanges: Send + Sync {
     /// Has the older entries of a feed of this version read, from now on; raises the version. `None`: it has another one, or is not
     /// polled.
     async fn begin_archive(
@@ -119,7 +163,11 @@ pub trait Feeds: Send + Sync {
         back: &Unmove,
         now: Timestamp,
     ) -> Result<Unmoved, StoreError>;
+}
 
+/// Feeds that are polled before they are due, and whom a ping wakes.
+#[async_trait]
+pub trait Wakes: Send + Sync {
     /// Wants these feeds polled at `at`: a past wake that is still unanswered moves up to `now`, a future one is never
     /// postponed, and none comes before the end of the feed's own hold. Gives the live ones with their places.
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError>;
@@ -131,9 +179,6 @@ pub trait Feeds: Send + Sync {
     /// At most `limit` feeds that name one of these addresses as their site, and that pings reach: public ones that are polled, or
     /// that a ping has polled once. In the order of their numbers.
     async fn feeds_of_site(&self, links: &[String], limit: u32) -> Result<Vec<Feed>, StoreError>;
-
-    /// The last polls of a feed, newest first; `None` when there is no such feed.
-    async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError>;
 }
 
 /// What operators say about hosts, and lists of hosts.
@@ -247,6 +292,13 @@ pub trait Subscriptions: Send + Sync {
     /// Removes a subscription unless it has another revision by now; false when it has, or there is none.
     async fn end_subscription(&self, id: i64, revision: i64) -> Result<bool, StoreError>;
 
+    /// Replaces a secret of a subscription, if it still is the first of these, by the second.
+    async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError>;
+}
+
+/// Subscriptions at the hub, and the feeds that they added.
+#[async_trait]
+pub trait HubSubscriptions: Send + Sync {
     /// The subscription of a callback to a topic, at the hub.
     async fn hub_subscription(&self, topic: &str, callback: &str) -> Result<Option<Subscription>, StoreError>;
 
@@ -272,10 +324,11 @@ pub trait Subscriptions: Send + Sync {
     /// Returns up to 500 confirmed subscriptions at the hub, by number, whose feed was merged, removed or erased, is gone, or may
     /// not be delivered to them, and whose subscriber was not told.
     async fn stray_subscriptions(&self, query: StrayQuery) -> Result<Vec<Stray>, StoreError>;
+}
 
-    /// Replaces a secret of a subscription, if it still is the first of these, by the second.
-    async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError>;
-
+/// The leases under which schedulers deliver to subscriptions.
+#[async_trait]
+pub trait Deliveries: Send + Sync {
     /// Renews this process's lease by the database's clock, and takes its share of the active subscriptions.
     async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<DeliveryShare, StoreError>;
 
@@ -320,7 +373,11 @@ pub trait Pushes: Send + Sync {
 
     /// Removes a subscription of this revision, unless its feed is owed its own pace; returns whether it did.
     async fn remove_push(&self, id: &str, revision: i64) -> Result<bool, StoreError>;
+}
 
+/// Pushes that arrived, and those that were lost on the way.
+#[async_trait]
+pub trait PushLosses: Send + Sync {
     /// Counts pushes that arrived.
     async fn heard_pushes(&self, heard: &[PushHeard]) -> Result<(), StoreError>;
 
@@ -338,7 +395,11 @@ pub trait Pushes: Send + Sync {
 
     /// Notes that these feeds have their own pace, unless they are owed it once more by now.
     async fn paces_restored(&self, of: &[OwedPace]) -> Result<(), StoreError>;
+}
 
+/// What the rounds over all push subscriptions read and remove.
+#[async_trait]
+pub trait PushUpkeep: Send + Sync {
     /// Removes at most `limit` subscriptions that are being left since before `before`. Returns how many.
     async fn forget_left_pushes(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
 
@@ -368,7 +429,7 @@ pub trait Requeues: Send + Sync {
     /// Calls a requeue off; false when it does not run.
     async fn cancel_requeue(&self, id: i64, now: Timestamp) -> Result<bool, StoreError>;
 
-    /// Wakes the next feeds of a requeue, as [`Feeds::wake`] does, and no more than its rate allows by `now`; feeds that are
+    /// Wakes the next feeds of a requeue, as [`Wakes::wake`] does, and no more than its rate allows by `now`; feeds that are
     /// not polled get one try where penalties are lifted. In one transaction with the requeue's progress; nothing when
     /// another process takes a step meanwhile, or the requeue does not run.
     async fn step_requeue(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError>;
@@ -420,6 +481,15 @@ pub trait Upkeep: Send + Sync {
     /// Sets the price if it still is `before`; false when somebody was faster.
     async fn adjust_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError>;
 
+    /// Deletes events older than `events`, and entries whose newest form is older than `entries` (`None`: keeps them),
+    /// oldest first and a bounded number a call; gives how many rows went. Identities of deleted entries are kept, so that
+    /// they never come back as new.
+    async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError>;
+}
+
+/// Keys that schedulers share, and credentials that are sealed with an older one.
+#[async_trait]
+pub trait Seals: Send + Sync {
     /// The keys with which schedulers sign jobs. Adds `fresh` first when there is none, or none made within the last 30 days; deletes
     /// what is older than 60. Safe from several processes: all get the same keys.
     async fn job_keys(&self, fresh: &[u8; 32], now: Timestamp) -> Result<StoredJobKeys, StoreError>;
@@ -429,9 +499,4 @@ pub trait Upkeep: Send + Sync {
 
     /// Replaces the credentials of a feed by the same ones, sealed again; returns false if they were changed in the meantime.
     async fn reseal(&self, old: &OldSeal, credentials: &Credentials) -> Result<bool, StoreError>;
-
-    /// Deletes events older than `events`, and entries whose newest form is older than `entries` (`None`: keeps them),
-    /// oldest first and a bounded number a call; gives how many rows went. Identities of deleted entries are kept, so that
-    /// they never come back as new.
-    async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError>;
 }

@@ -28,8 +28,8 @@ use futures_util::future::join_all;
 use self::group::{Group, Loading};
 use self::scripts::Scripts;
 use super::{
-    AcquireRequest, Acquired, ExtraRequest, GateError, HostGate, Isolation, LoadMark, Permit, Release, Reservation,
-    ReserveRequest, STARTS_WITHOUT_REPORT, Ticket, UNOPENED_RETRY, fresh_nonce,
+    AcquireRequest, Acquired, ExtraRequest, GateError, GateUpkeep, HostGate, Isolation, LoadMark, Permit, Release,
+    Reservation, ReserveRequest, STARTS_WITHOUT_REPORT, Ticket, UNOPENED_RETRY, fresh_nonce,
 };
 use crate::host::HostKey;
 use crate::redis::{Part, RedisServer, ServerError, fault};
@@ -322,7 +322,10 @@ impl HostGate for RedisGate {
         })
         .await
     }
+}
 
+#[async_trait]
+impl GateUpkeep for RedisGate {
     async fn show_rules(&self, rules: &str) -> Result<(), GateError> {
         let first = &self.groups[0];
         let shown = self.eval_in(first, &self.scripts.show_rules, Timestamp::EPOCH, |call| {

@@ -22,7 +22,7 @@ use self::heap::{Entry, Heap};
 use self::hosts::Hosts;
 use self::places::{HeapPosition, Places, Standing, TooMany};
 use self::window::Window;
-use super::{Band, Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, Slot};
+use super::{Band, Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, ScheduleUpkeep, ScheduleView, Slot};
 
 /// The due times of the feeds of one process.
 #[derive(Default)]
@@ -374,7 +374,10 @@ impl Schedule for MemorySchedule {
         }
         Ok(())
     }
+}
 
+#[async_trait]
+impl ScheduleUpkeep for MemorySchedule {
     async fn begin_rebuild(&self) -> Result<Option<RebuildMark>, ScheduleError> {
         Ok((!self.lock().whole).then(|| RebuildMark(Vec::new())))
     }
@@ -387,7 +390,10 @@ impl Schedule for MemorySchedule {
     async fn check(&self, _: &dyn Clock) -> Result<(), ScheduleError> {
         Ok(())
     }
+}
 
+#[async_trait]
+impl ScheduleView for MemorySchedule {
     async fn waiting(
         &self,
         after: Option<(Timestamp, FeedId)>,

@@ -32,7 +32,7 @@ use rand::RngExt;
 use redis::{FromRedisValue, Script, ScriptInvocation};
 
 use self::member::Member;
-use super::{Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, Slot};
+use super::{Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, ScheduleUpkeep, ScheduleView, Slot};
 
 /// The due times of all processes that use the same server and namespace.
 pub struct RedisSchedule {
@@ -359,7 +359,10 @@ impl Schedule for RedisSchedule {
         .map(drop)
         .or_else(ScheduleError::unless_part_away)
     }
+}
 
+#[async_trait]
+impl ScheduleUpkeep for RedisSchedule {
     async fn begin_rebuild(&self) -> Result<Option<RebuildMark>, ScheduleError> {
         self.begin().await
     }
@@ -379,7 +382,10 @@ impl Schedule for RedisSchedule {
     async fn check_whole(&self, clock: &dyn Clock) -> Result<(), ScheduleError> {
         self.check_shards(clock, true).await
     }
+}
 
+#[async_trait]
+impl ScheduleView for RedisSchedule {
     async fn waiting(
         &self,
         after: Option<(Timestamp, FeedId)>,

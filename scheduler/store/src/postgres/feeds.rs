@@ -23,7 +23,7 @@ use crate::row::{
 };
 use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
-    StoreError, Unmove, Unmoved, history,
+    StoreError, Unmove, Unmoved, VersionedChanges, Wakes, history,
 };
 
 #[async_trait]
@@ -104,6 +104,16 @@ impl Feeds for PostgresStore {
         })
     }
 
+    async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
+        on_connection!(self, "read a feed's history", |on| {
+            let query = sqlx::query_scalar::<_, Vec<u8>>("SELECT history FROM feeds WHERE id = $1").bind(id.0);
+            Ok(query.fetch_optional(on).await?.map(|ring| history::read(&ring)))
+        })
+    }
+}
+
+#[async_trait]
+impl VersionedChanges for PostgresStore {
     async fn begin_archive(
         &self,
         id: FeedId,
@@ -132,7 +142,10 @@ impl Feeds for PostgresStore {
     ) -> Result<Unmoved, StoreError> {
         in_transaction!(self, "take back a feed's move", |tx| moves::move_back(tx, id, version, back, now).await)
     }
+}
 
+#[async_trait]
+impl Wakes for PostgresStore {
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
         self.wake_rows(ids, at, now, false).await
     }
@@ -150,13 +163,6 @@ impl Feeds for PostgresStore {
         let mut feeds = self.states_for(&ids).await?;
         feeds.sort_by_key(|feed| feed.id);
         Ok(feeds)
-    }
-
-    async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
-        on_connection!(self, "read a feed's history", |on| {
-            let query = sqlx::query_scalar::<_, Vec<u8>>("SELECT history FROM feeds WHERE id = $1").bind(id.0);
-            Ok(query.fetch_optional(on).await?.map(|ring| history::read(&ring)))
-        })
     }
 }
 

@@ -13,7 +13,10 @@ use super::connection::{in_transaction, on_connection};
 use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, numbers, optional_text, text};
 use crate::push::{MOST_LEFT, PushRow, counted, host_due, hub_host, in_turn, push_columns, readable, sql};
-use crate::{OwedPace, PushCount, PushHeard, PushSubscription, PushWish, Pushes, StoreError, Subscribed, Unpushed};
+use crate::{
+    OwedPace, PushCount, PushHeard, PushLosses, PushSubscription, PushUpkeep, PushWish, Pushes, StoreError, Subscribed,
+    Unpushed,
+};
 
 const OF_FEEDS: &str = concat!(
     "SELECT ",
@@ -125,7 +128,10 @@ impl Pushes for PostgresStore {
             Ok(sqlx::query(sql::REMOVE).bind(id).bind(revision).execute(on).await?.rows_affected() > 0)
         })
     }
+}
 
+#[async_trait]
+impl PushLosses for PostgresStore {
     async fn heard_pushes(&self, heard: &[PushHeard]) -> Result<(), StoreError> {
         let mut in_order: Vec<&PushHeard> = heard.iter().collect();
         in_order.sort_by_key(|push| push.feed);
@@ -178,7 +184,10 @@ impl Pushes for PostgresStore {
             Ok(())
         })
     }
+}
 
+#[async_trait]
+impl PushUpkeep for PostgresStore {
     async fn forget_left_pushes(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
         on_connection!(self, "remove push subscriptions that were left", |on| {
             let removed = sqlx::query(sql::FORGET_LEFT).bind(before.millis()).bind(i64::from(limit));

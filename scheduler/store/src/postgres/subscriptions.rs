@@ -16,8 +16,8 @@ use super::{PostgresStore, column, text};
 use crate::hub::hub_key;
 use crate::subscriptions::{MOST_SUBSCRIPTIONS, RENEWAL, SubscriptionRow, counted, readable, subscription_columns};
 use crate::{
-    ANONYMOUS, Advance, DeliveryShare, DeliveryTurn, Hub, HubFeed, NewSubscription, StoreError, Stray, StrayQuery,
-    Subscription, SubscriptionChange, SubscriptionCount, Subscriptions,
+    ANONYMOUS, Advance, Deliveries, DeliveryShare, DeliveryTurn, Hub, HubFeed, HubSubscriptions, NewSubscription,
+    StoreError, Stray, StrayQuery, Subscription, SubscriptionChange, SubscriptionCount, Subscriptions,
 };
 
 const ALL: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id > $1 ORDER BY id LIMIT $2");
@@ -114,6 +114,19 @@ impl Subscriptions for PostgresStore {
         })
     }
 
+    async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {
+        let [old, new] = sealed;
+        on_connection!(self, "store the secret of a subscription under the new key", |on| {
+            let sql = "UPDATE subscriptions SET secret = CASE WHEN secret = $2 THEN $3 ELSE secret END, \
+                       old_secret = CASE WHEN old_secret = $2 THEN $3 ELSE old_secret END \
+                       WHERE id = $1 AND (secret = $2 OR old_secret = $2)";
+            Ok(sqlx::query(sql).bind(id).bind(old).bind(new).execute(on).await?.rows_affected() > 0)
+        })
+    }
+}
+
+#[async_trait]
+impl HubSubscriptions for PostgresStore {
     async fn hub_subscription(&self, topic: &str, callback: &str) -> Result<Option<Subscription>, StoreError> {
         let row = on_connection!(self, "find a subscription", |on| {
             sqlx::query_as::<_, SubscriptionRow>(OF_KEY).bind(hub_key(topic, callback)).fetch_optional(on).await
@@ -169,17 +182,10 @@ impl Subscriptions for PostgresStore {
             Ok(rows.into_iter().map(|(id, feed)| Stray { id, merged_into: feed.map(FeedId) }).collect())
         })
     }
+}
 
-    async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {
-        let [old, new] = sealed;
-        on_connection!(self, "store the secret of a subscription under the new key", |on| {
-            let sql = "UPDATE subscriptions SET secret = CASE WHEN secret = $2 THEN $3 ELSE secret END, \
-                       old_secret = CASE WHEN old_secret = $2 THEN $3 ELSE old_secret END \
-                       WHERE id = $1 AND (secret = $2 OR old_secret = $2)";
-            Ok(sqlx::query(sql).bind(id).bind(old).bind(new).execute(on).await?.rows_affected() > 0)
-        })
-    }
-
+#[async_trait]
+impl Deliveries for PostgresStore {
     async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<DeliveryShare, StoreError> {
         in_transaction!(self, "take the subscriptions to deliver", |tx| lease(tx, turn).await)
     }

@@ -14,7 +14,7 @@ use super::hosts::count_change;
 use super::urls::url_lock;
 use crate::job_keys::{KEYS, KeyRow, UNSIGNED, deleted_before, is_due, renewed_before};
 use crate::row::{SealColumns, readable};
-use crate::{OldSeal, StoreError, StoreStats, StoredJobKeys, Upkeep};
+use crate::{OldSeal, Seals, StoreError, StoreStats, StoredJobKeys, Upkeep};
 
 /// Rows of each kind that one call of `prune` deletes at most: some ten milliseconds for the others who wait to write.
 const PRUNED: i64 = 2_000;
@@ -92,6 +92,26 @@ impl Upkeep for PostgresStore {
         })
     }
 
+    /// Takes from the low end of the numbers only, and stops at the first row that stays: so one number tells a consumer
+    /// whether it missed something.
+    async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
+        on_connection!(self, "delete old events and entries", |on| {
+            // Nobody polls them any more: their feeds are gone.
+            let refusals = sqlx::query("DELETE FROM host_refusals WHERE until < $1").bind(events.millis());
+            if refusals.execute(&mut *on).await?.rows_affected() > 0 {
+                count_change(&mut *on).await?;
+            }
+            let mut gone = prune_events(&mut *on, events).await?;
+            if let Some(before) = entries {
+                gone += prune_entries(on, before).await?;
+            }
+            Ok(gone)
+        })
+    }
+}
+
+#[async_trait]
+impl Seals for PostgresStore {
     async fn job_keys(&self, fresh: &[u8; 32], now: Timestamp) -> Result<StoredJobKeys, StoreError> {
         // Of two that make the first key at once, the second waits for the first and finds its number taken.
         let make = "INSERT INTO job_keys (id, secret, made_at) SELECT coalesce(max(id), 0) + 1, $1, $2 FROM job_keys \
@@ -122,23 +142,6 @@ impl Upkeep for PostgresStore {
             let seal = sqlx::query(include_str!("seal_anew.sql")).bind(old.id.0).bind(old.sealed.as_bytes());
             let seal = seal.bind(&credentials.id.0[..]).bind(credentials.sealed.as_bytes());
             Ok(seal.execute(on).await?.rows_affected() > 0)
-        })
-    }
-
-    /// Takes from the low end of the numbers only, and stops at the first row that stays: so one number tells a consumer
-    /// whether it missed something.
-    async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
-        on_connection!(self, "delete old events and entries", |on| {
-            // Nobody polls them any more: their feeds are gone.
-            let refusals = sqlx::query("DELETE FROM host_refusals WHERE until < $1").bind(events.millis());
-            if refusals.execute(&mut *on).await?.rows_affected() > 0 {
-                count_change(&mut *on).await?;
-            }
-            let mut gone = prune_events(&mut *on, events).await?;
-            if let Some(before) = entries {
-                gone += prune_entries(on, before).await?;
-            }
-            Ok(gone)
         })
     }
 }

@@ -23,7 +23,7 @@ use crate::row::{
 };
 use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
-    StoreError, Unmove, Unmoved, history, listing,
+    StoreError, Unmove, Unmoved, VersionedChanges, Wakes, history, listing,
 };
 
 #[async_trait]
@@ -120,6 +120,21 @@ impl Feeds for SqliteStore {
         Ok(done.rows_affected() > 0)
     }
 
+    async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
+        let failed = "read a feed's history";
+        let row = sqlx::query("SELECT history FROM feeds WHERE id = ?1")
+            .bind(id.0)
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(StoreError::on(failed))?;
+        let Some(row) = row else { return Ok(None) };
+        let ring: Vec<u8> = row.try_get(0).map_err(StoreError::on(failed))?;
+        Ok(Some(history::read(&ring)))
+    }
+}
+
+#[async_trait]
+impl VersionedChanges for SqliteStore {
     async fn begin_archive(
         &self,
         id: FeedId,
@@ -159,7 +174,10 @@ impl Feeds for SqliteStore {
         tx.commit().await.map_err(StoreError::on(ACTION))?;
         Ok(unmoved)
     }
+}
 
+#[async_trait]
+impl Wakes for SqliteStore {
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
         self.wake_rows(ids, at, now, false).await
     }
@@ -181,18 +199,6 @@ impl Feeds for SqliteStore {
         let mut feeds = self.states_for(&ids).await?;
         feeds.sort_by_key(|feed| feed.id);
         Ok(feeds)
-    }
-
-    async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
-        let failed = "read a feed's history";
-        let row = sqlx::query("SELECT history FROM feeds WHERE id = ?1")
-            .bind(id.0)
-            .fetch_optional(&self.readers)
-            .await
-            .map_err(StoreError::on(failed))?;
-        let Some(row) = row else { return Ok(None) };
-        let ring: Vec<u8> = row.try_get(0).map_err(StoreError::on(failed))?;
-        Ok(Some(history::read(&ring)))
     }
 }
 

@@ -11,7 +11,10 @@ use common::url::FeedId;
 use super::SqliteStore;
 use super::batch::id_list;
 use crate::push::{MOST_LEFT, PushRow, counted, host_due, hub_host, in_turn, push_columns, readable, sql};
-use crate::{OwedPace, PushCount, PushHeard, PushSubscription, PushWish, Pushes, StoreError, Subscribed, Unpushed};
+use crate::{
+    OwedPace, PushCount, PushHeard, PushLosses, PushSubscription, PushUpkeep, PushWish, Pushes, StoreError, Subscribed,
+    Unpushed,
+};
 
 const OF_FEEDS: &str = concat!(
     "SELECT ",
@@ -113,7 +116,10 @@ impl Pushes for SqliteStore {
         let removed = sqlx::query(sql::REMOVE).bind(id).bind(revision).execute(&self.writer).await;
         Ok(removed.map_err(StoreError::on("remove a push subscription"))?.rows_affected() > 0)
     }
+}
 
+#[async_trait]
+impl PushLosses for SqliteStore {
     async fn heard_pushes(&self, heard: &[PushHeard]) -> Result<(), StoreError> {
         const ACTION: &str = "count pushes";
         let mut tx = self.write(ACTION).await?;
@@ -159,7 +165,10 @@ impl Pushes for SqliteStore {
         }
         tx.commit().await.map_err(StoreError::on(ACTION))
     }
+}
 
+#[async_trait]
+impl PushUpkeep for SqliteStore {
     async fn forget_left_pushes(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
         let removed = sqlx::query(sql::FORGET_LEFT).bind(before.millis()).bind(limit).execute(&self.writer).await;
         Ok(removed.map_err(StoreError::on("remove push subscriptions that were left"))?.rows_affected())

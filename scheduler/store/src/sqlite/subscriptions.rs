@@ -10,8 +10,8 @@ use super::feeds::erase_from;
 use crate::hub::hub_key;
 use crate::subscriptions::{MOST_SUBSCRIPTIONS, RENEWAL, SubscriptionRow, counted, readable, subscription_columns};
 use crate::{
-    ANONYMOUS, Advance, DeliveryShare, DeliveryTurn, Hub, HubFeed, NewSubscription, StoreError, Stray, StrayQuery,
-    Subscription, SubscriptionChange, SubscriptionCount, Subscriptions,
+    ANONYMOUS, Advance, Deliveries, DeliveryShare, DeliveryTurn, Hub, HubFeed, HubSubscriptions, NewSubscription,
+    StoreError, Stray, StrayQuery, Subscription, SubscriptionChange, SubscriptionCount, Subscriptions,
 };
 
 const ALL: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id > ?1 ORDER BY id LIMIT ?2");
@@ -97,6 +97,17 @@ impl Subscriptions for SqliteStore {
         Ok(end.map_err(StoreError::on("end a subscription"))?.rows_affected() > 0)
     }
 
+    async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {
+        let sql = "UPDATE subscriptions SET secret = iif(secret = ?2, ?3, secret), \
+                   old_secret = iif(old_secret = ?2, ?3, old_secret) WHERE id = ?1 AND (secret = ?2 OR old_secret = ?2)";
+        let [old, new] = sealed;
+        let done = sqlx::query(sql).bind(id).bind(old).bind(new).execute(&self.writer).await;
+        Ok(done.map_err(StoreError::on("store the secret of a subscription under the new key"))?.rows_affected() > 0)
+    }
+}
+
+#[async_trait]
+impl HubSubscriptions for SqliteStore {
     async fn hub_subscription(&self, topic: &str, callback: &str) -> Result<Option<Subscription>, StoreError> {
         let find = sqlx::query_as::<_, SubscriptionRow>(OF_KEY).bind(hub_key(topic, callback));
         let row = find.fetch_optional(&self.readers).await.map_err(StoreError::on("find a subscription"))?;
@@ -149,15 +160,10 @@ impl Subscriptions for SqliteStore {
         let rows = rows.map_err(StoreError::on("find subscriptions without a feed"))?;
         Ok(rows.into_iter().map(|(id, feed)| Stray { id, merged_into: feed.map(FeedId) }).collect())
     }
+}
 
-    async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {
-        let sql = "UPDATE subscriptions SET secret = iif(secret = ?2, ?3, secret), \
-                   old_secret = iif(old_secret = ?2, ?3, old_secret) WHERE id = ?1 AND (secret = ?2 OR old_secret = ?2)";
-        let [old, new] = sealed;
-        let done = sqlx::query(sql).bind(id).bind(old).bind(new).execute(&self.writer).await;
-        Ok(done.map_err(StoreError::on("store the secret of a subscription under the new key"))?.rows_affected() > 0)
-    }
-
+#[async_trait]
+impl Deliveries for SqliteStore {
     async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<DeliveryShare, StoreError> {
         const ACTION: &str = "take the subscriptions to deliver";
         let mut tx = self.write(ACTION).await?;

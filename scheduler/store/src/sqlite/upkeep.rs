@@ -10,7 +10,7 @@ use super::SqliteStore;
 use super::hosts::count_change;
 use crate::job_keys::{KEYS, KeyRow, UNSIGNED, deleted_before, is_due, renewed_before};
 use crate::row::{SealColumns, readable};
-use crate::{OldSeal, StoreError, StoreStats, StoredJobKeys, Upkeep};
+use crate::{OldSeal, Seals, StoreError, StoreStats, StoredJobKeys, Upkeep};
 
 /// Rows of each kind that one call of `prune` deletes at most: some ten milliseconds for the others who wait to write.
 const PRUNED: i64 = 2_000;
@@ -82,6 +82,27 @@ impl Upkeep for SqliteStore {
         Ok(done.rows_affected() > 0)
     }
 
+    /// Takes from the low end of the numbers only, and stops at the first row that stays: so one number tells a consumer
+    /// whether it missed something.
+    async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
+        const ACTION: &str = "delete old events and entries";
+        let mut tx = self.write(ACTION).await?;
+        let mut gone = prune_events(&mut tx, events).await.map_err(StoreError::on(ACTION))?;
+        if let Some(before) = entries {
+            gone += prune_entries(&mut tx, before).await.map_err(StoreError::on(ACTION))?;
+        }
+        // Nobody polls them any more: their feeds are gone.
+        let refusals = sqlx::query("DELETE FROM host_refusals WHERE until < ?1").bind(events.millis());
+        if refusals.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?.rows_affected() > 0 {
+            count_change(&mut tx).await.map_err(StoreError::on(ACTION))?;
+        }
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(gone)
+    }
+}
+
+#[async_trait]
+impl Seals for SqliteStore {
     async fn job_keys(&self, fresh: &[u8; 32], now: Timestamp) -> Result<StoredJobKeys, StoreError> {
         const ACTION: &str = "read the keys that sign jobs";
         const MAKE: &str = "INSERT INTO job_keys (id, secret, made_at) SELECT coalesce(max(id), 0) + 1, ?1, ?2 FROM job_keys \
@@ -125,24 +146,6 @@ impl Upkeep for SqliteStore {
             .await
             .map_err(StoreError::on("store credentials under the new key"))?;
         Ok(done.rows_affected() > 0)
-    }
-
-    /// Takes from the low end of the numbers only, and stops at the first row that stays: so one number tells a consumer
-    /// whether it missed something.
-    async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
-        const ACTION: &str = "delete old events and entries";
-        let mut tx = self.write(ACTION).await?;
-        let mut gone = prune_events(&mut tx, events).await.map_err(StoreError::on(ACTION))?;
-        if let Some(before) = entries {
-            gone += prune_entries(&mut tx, before).await.map_err(StoreError::on(ACTION))?;
-        }
-        // Nobody polls them any more: their feeds are gone.
-        let refusals = sqlx::query("DELETE FROM host_refusals WHERE until < ?1").bind(events.millis());
-        if refusals.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?.rows_affected() > 0 {
-            count_change(&mut tx).await.map_err(StoreError::on(ACTION))?;
-        }
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        Ok(gone)
     }
 }
 

@@ -8,7 +8,8 @@ use common::document::Document;
 use common::host::{HostConfig, HostRule, HostRules};
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::{
-    AcquireRequest, Acquired, HostGate, Isolation, LoadMark, Permit, Release, Reservation, ReserveRequest, fresh_nonce,
+    AcquireRequest, Acquired, GateUpkeep, HostGate, Isolation, LoadMark, Permit, Release, Reservation, ReserveRequest,
+    fresh_nonce,
 };
 use common::job::FetchJob;
 use common::known::KnownEntries;

@@ -8,7 +8,7 @@ use common::config::Config;
 use common::faults::{Fault, Faults, Faulty};
 use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
-use common::host_gate::{HostGate, LoadMark, Nonces, Reservation, ReserveRequest, Ticket};
+use common::host_gate::{GateUpkeep, HostGate, LoadMark, Nonces, Reservation, ReserveRequest, Ticket};
 use common::job::FetchJob;
 use common::known::KnownEntries;
 use common::live_rules::LiveRules;

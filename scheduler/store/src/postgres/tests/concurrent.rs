@@ -15,7 +15,7 @@ use crate::conformance::{
 };
 use crate::postgres::PostgresStore;
 use crate::{Applied, Verdict};
-use crate::{Events, Feeds, Polls, Upkeep};
+use crate::{Events, Feeds, Polls, Upkeep, Wakes};
 
 fn stored(applied: &[Applied]) -> usize {
     applied.iter().filter(|applied| **applied != Applied::Stale).count()

@@ -6,7 +6,9 @@ use common::secrets::Sealed;
 
 use super::Schema;
 use crate::conformance::at;
-use crate::{DeliveryFormat, DeliveryTurn, EventFilter, NewSubscription, SubscriptionKind, Subscriptions, Wish};
+use crate::{
+    Deliveries, DeliveryFormat, DeliveryTurn, EventFilter, NewSubscription, SubscriptionKind, Subscriptions, Wish,
+};
 
 /// Each process gets its share, nobody gets what another one holds, and what a dead one held is taken over.
 #[tokio::test]
