@@ -9,7 +9,7 @@ use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{Rule, Status, named};
 use common::time::Timestamp;
 use common::words;
-use scheduler::about;
+use scheduler::wire::about;
 use scheduler::wire::{ArchiveView, ExplainView, FeedView, PushView};
 use store::HistoryEntry;
 

@@ -16,11 +16,11 @@ use super::body::{self, Body, Topic};
 use super::lanes::{Lane, Lanes, QUICK, Slot, Way};
 use super::recent::Recent;
 use super::saver::Saver;
+use super::sender::{Answering, Sender};
 use super::settle::{is_ours, settle};
 use super::targets::Target;
 use crate::events::follow::cut;
 use crate::ops::Ops;
-use crate::sender::{Answering, Sender};
 use store::subscriptions::MOST_BATCH;
 use store::{
     Advance, Delivery, Event, EventFilter, EventPage, EventQuery, FeedRef, Intent, Progress, Subscription,

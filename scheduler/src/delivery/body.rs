@@ -8,7 +8,7 @@ use common::time::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::documents::{Channel, Health, atom};
+use super::documents::{Channel, Health, atom};
 use crate::wire::{EntryView, EventView};
 use store::{DeliveryFormat, Event, StoredEntry};
 

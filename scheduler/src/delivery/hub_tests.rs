@@ -19,12 +19,12 @@ use common::url::FeedId;
 use common::webhook::hub_signature;
 use tokio_util::sync::CancellationToken;
 
+use super::sender::{Answering, Sender};
 use super::tending::round;
 use crate::ops::hub::{HUB_LABEL, HubRefusal, HubRequest};
 use crate::ops::{AddFeed, EditFeed, Ops};
 use crate::run::{Backends, Scheduler};
 use crate::schedule::memory::MemorySchedule;
-use crate::sender::{Answering, Sender};
 use store::sqlite::SqliteStore;
 use store::{DeliveryFormat, FeedRef, IntentMode, Move, Moved, Subscription, SubscriptionState, Verdict};
 

@@ -14,6 +14,7 @@
 mod attempt;
 mod backoff;
 mod body;
+pub mod documents;
 mod held;
 mod hub;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod lanes;
 mod reader;
 mod recent;
 mod saver;
+pub mod sender;
 mod settle;
 mod share;
 mod targets;
@@ -38,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ops::Ops;
 
-/// Delivers until stopped; without a [`Sender`](crate::sender::Sender) nothing is delivered.
+/// Delivers until stopped; without a [`Sender`](sender::Sender) nothing is delivered.
 pub(crate) async fn run(ops: &Arc<Ops>, stop: &CancellationToken) {
     if ops.sender.get().is_none() {
         return stop.cancelled().await;

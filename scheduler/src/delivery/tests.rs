@@ -20,13 +20,13 @@ use super::attempt::{Attempts, Ended, Task};
 use super::lanes::{Lanes, Way};
 use super::recent::Recent;
 use super::saver::Saver;
+use super::sender::{Answering, Sender};
 use super::share::Share;
 use super::targets::Targets;
 use crate::ops::Ops;
 use crate::ops::subscriptions::{EditSubscription, From, SubscriptionError, WantedSecret};
 use crate::run::{Backends, Scheduler};
 use crate::schedule::memory::MemorySchedule;
-use crate::sender::{Answering, Sender};
 use store::sqlite::SqliteStore;
 use store::{DeliveryFormat, DeliveryTurn, EventFilter, Subscription, SubscriptionKind, Wish};
 

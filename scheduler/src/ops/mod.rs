@@ -37,12 +37,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
 use crate::condition::live_config::ConfigSource;
+use crate::delivery::sender::Sender;
 use crate::error::BackendError;
 use crate::poll::retire::retire;
 use crate::poll::subject::{draw, new_subject, placement_slot, planned_subject, slot};
 use crate::push::wish::Wishes;
 use crate::schedule::{Band, Schedule, Slot};
-use crate::sender::Sender;
 use crate::upkeep::orders::Orders;
 use store::{Added, FeedChange, FeedQuery, FeedRef, LabelChange, NewFeed, Page, Placement, Store, StoreError};
 

@@ -4,6 +4,8 @@ pub(crate) mod archive;
 pub(crate) mod archive_pages;
 pub mod dispatch;
 pub mod intake;
+#[cfg(test)]
+mod life_tests;
 mod log;
 pub mod moves;
 mod new_rules;

@@ -30,12 +30,12 @@ use super::address::path;
 use super::callback::{Callbacks, PushDelivery, Taken, Verification, Verified};
 use super::pace::Pace;
 use super::*;
+use crate::delivery::sender::{Answering, Sender};
 use crate::ops::pings::Pings;
 use crate::ops::{AddFeed, EditFeed};
 use crate::poll::results::Results;
 use crate::run::{Backends, Scheduler};
 use crate::schedule::memory::MemorySchedule;
-use crate::sender::{Answering, Sender};
 
 const FEED: &str = "https://a.example/feed";
 const HUB: &str = "https://hub.example/";

@@ -3,6 +3,7 @@
 //! Times are RFC 3339 in UTC with milliseconds, durations seconds as numbers. Absent fields have no value. Here is what concerns feeds,
 //! entries and events.
 
+pub mod about;
 mod operations;
 
 use common::archive::ArchiveRead;

@@ -20,7 +20,7 @@ use crate::error::ApiError;
 use crate::explain;
 use crate::request::Params;
 use crate::state::{Api, State};
-use scheduler::about;
+use scheduler::wire::about;
 use scheduler::wire::{ExplainView, FeedView};
 use serde::Deserialize;
 use store::HistoryEntry;

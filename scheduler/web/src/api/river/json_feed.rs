@@ -1,7 +1,7 @@
 //! The river as a JSON Feed (version 1.1).
 
 use common::entry::{Enclosure, Entry};
-use scheduler::documents::{Channel, entry_urn, web_link};
+use scheduler::delivery::documents::{Channel, entry_urn, web_link};
 use scheduler::wire::EntryView;
 use serde_json::{Map, Value, json};
 

@@ -14,7 +14,7 @@ use crate::request::Params;
 use crate::river::{self, RiverParams};
 use crate::state::{Api, State};
 use crate::until_sent::until_sent;
-use scheduler::documents::{Channel, atom as atom_document};
+use scheduler::delivery::documents::{Channel, atom as atom_document};
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Entries when no `limit` is given.
