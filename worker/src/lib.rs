@@ -19,6 +19,7 @@ mod go_away;
 pub mod headers;
 mod isolation;
 mod links;
+mod log;
 mod owed;
 pub mod parse;
 pub mod poll;

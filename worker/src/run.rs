@@ -14,8 +14,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::isolation::{Room, Ward};
+use crate::log;
 use crate::owed::Owed;
 use crate::poll::{PendingRelease, Polled, Poller, Unasked};
 use crate::reporting::{Outgoing, publish_reports};
@@ -162,7 +164,8 @@ impl Crew {
                 whole = false;
                 break;
             };
-            started.push(tokio::spawn(self.clone().work(job, place)));
+            let span = log::job(&job);
+            started.push(tokio::spawn(self.clone().work(job, place).instrument(span)));
         }
         messages.spawn(finish(started, receipt, whole));
     }
@@ -228,6 +231,7 @@ impl Crew {
 
     /// Returns when the report is safe.
     async fn publish(&self, report: Box<FetchReport>) -> Result<(), WorkError> {
+        log::report(&report);
         let (confirm, confirmed) = oneshot::channel();
         self.outbox.send((*report, confirm)).await.map_err(|_| WorkError::Unpublished)?;
         confirmed.await.map_err(|_| WorkError::Unpublished)

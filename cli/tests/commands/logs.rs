@@ -28,3 +28,29 @@ async fn no_log_line_has_the_query_of_a_url() {
     assert!(ran.err.contains("a new feed cannot be read"), "the failures are logged: {}", ran.err);
     assert!(!ran.err.contains(SECRET), "{}", ran.err);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_workers_and_the_schedulers_half_of_a_poll_are_one_debug_line_each_in_spans_of_the_same_job() {
+    let origin = Origin::start().await.unwrap();
+    origin.set("/good", Script::feed(Feed::rss().initial(2)));
+    let url = origin.url(&format!("/good?auth={SECRET}"));
+    let settings = [
+        "fetch.allow_networks=127.0.0.0/8",
+        "fetch.allow_ports=1-65535",
+        "log.level=info,scheduler::poll::log=debug,worker::log=debug",
+    ];
+    let mut arguments = vec!["run", "--data", ":memory:", "--listen", "127.0.0.1:0", "--once"];
+    arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+    arguments.push(&url);
+    let ran = run(&arguments);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let halves = ran.err.lines().filter_map(|line| line.split_once("job{feed.id=1 version=")?.1.split_once("}: "));
+    let halves: Vec<(&str, &str)> = halves.collect();
+    let [(fetched_in, fetched), (polled_in, polled)] = halves[..] else { panic!("{}", ran.err) };
+    assert!(fetched_in.ends_with(&format!(" host={}", origin.address(0))), "{fetched_in}");
+    assert_eq!(fetched_in, polled_in, "the version and the host");
+    let start = r#"worker::log: fetched outcome="modified" status=200 duration_ms="#;
+    assert!(fetched.starts_with(start) && fetched.contains(" wire_bytes="), "{fetched}");
+    assert!(polled.starts_with(r#"scheduler::poll::log: polled outcome="modified" status=200 "#), "{polled}");
+    assert!(!ran.err.contains(SECRET), "{}", ran.err);
+}

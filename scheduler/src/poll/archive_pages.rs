@@ -12,6 +12,7 @@ use common::url::FeedId;
 
 use crate::error::BackendError;
 use crate::poll::archive::{BACKDATED, page_due};
+use crate::poll::log;
 use crate::poll::results::Results;
 use crate::poll::subject::subject;
 use crate::schedule::{Band, Slot};
@@ -65,6 +66,7 @@ impl Results {
     }
 
     async fn pages_applied(&self, batch: &[Verdict], applied: &[Applied], now: Timestamp) -> Result<(), BackendError> {
+        log::pages(batch, applied);
         let mut slots = Vec::new();
         for (verdict, applied) in batch.iter().zip(applied) {
             // Of those that a person changed meanwhile the page is read again when its lease has ended.

@@ -1,7 +1,7 @@
 //! One debug event per poll, inside a span that names the job: why did feed 7 fail at 12:03?
 //!
-//! The worker writes its half in a span of the same name and fields. `docs/logs.md` lists the fields. No URL is logged: it may
-//! hold a secret in its path or query.
+//! The worker writes its half, one event per fetch, in a span of the same name and fields (`worker::log`). `docs/logs.md` lists the
+//! fields. No URL is logged: it may hold a secret in its path or query.
 
 use std::collections::HashMap;
 
@@ -25,6 +25,23 @@ pub(super) fn polls(verdicts: &[Verdict], applied: &[Applied], feeds: &HashMap<F
             lag_ms = lag_millis(feed, report),
             next_due = due.map(tracing::field::display),
             "polled"
+        );
+    }
+}
+
+/// Logs each page of older entries that was stored.
+pub(super) fn pages(verdicts: &[Verdict], applied: &[Applied]) {
+    for (verdict, applied) in verdicts.iter().zip(applied) {
+        let report = &verdict.report;
+        let Applied::Stored { due, new_entries, .. } = applied else { continue };
+        let _job = job(report).entered();
+        tracing::debug!(
+            outcome = report.outcome.kind().as_str(),
+            failure = report.outcome.failure().map(common::outcome::FailureKind::as_str),
+            status = report.http_status,
+            new_entries,
+            next_due = due.map(tracing::field::display),
+            "polled a page of older entries"
         );
     }
 }
