@@ -1,6 +1,7 @@
 //! What tests of several crates want of the machine.
 #![expect(clippy::unwrap_used, reason = "for tests")]
 
+pub mod draw;
 pub mod mutations;
 
 use std::net::TcpListener;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use common::feed::Feed;
+use common::testing::draw::Draw;
 use common::time::Timestamp;
 use common::url::FeedUrl;
 use load_tests::{Format, Origin, Pace, Record, Script, Stalls, loopback};
@@ -82,16 +83,6 @@ struct Verdict {
     unconditional: Vec<String>,
     too_close: Vec<String>,
     overlapping: Vec<String>,
-}
-
-/// Random numbers from a fixed seed, so that a failing run can be reproduced.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % below
-    }
 }
 
 async fn busy_origin(size: &Size) -> (Origin, Vec<String>) {
@@ -185,9 +176,9 @@ async fn killed_again_and_again_nothing_is_lost_doubled_early_or_unconditional()
         let sources = [opml.as_str()];
         let fleet = home.start(if kill == 0 { &sources } else { &[] });
         fleet.watch(&stalls);
-        let begun = origin.wait_for_total(judged + 10 + usize::try_from(draw.below(60)).unwrap(), PATIENCE).await;
+        let begun = origin.wait_for_total(judged + 10 + draw.below(60), PATIENCE).await;
         assert!(begun, "it does not poll:\n{}", fleet.stderr());
-        tokio::time::sleep(Duration::from_millis(300 + draw.below(1500))).await;
+        tokio::time::sleep(Duration::from_millis(300 + draw.below(1500) as u64)).await;
         fleet.kill();
         let log = origin.log();
         judge_run(&log[judged..], &before, &stalls.seen(), &mut verdict);

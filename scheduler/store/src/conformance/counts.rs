@@ -1,28 +1,12 @@
 //! Counters and search texts, compared with a full recount.
 
+use common::testing::draw::Draw;
+
 use super::*;
 use crate::{Move, Unmove};
 
-/// Random numbers from a fixed seed, so that a failing run can be reproduced.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % below
-    }
-
-    fn of<T: Copy>(&mut self, choice: &[T]) -> T {
-        choice[self.below(choice.len())]
-    }
-
-    fn feed(&mut self, added: &[FeedId]) -> FeedId {
-        self.of(added)
-    }
-
-    fn url(&mut self) -> String {
-        format!("https://h{}.org/{}", self.below(9), self.below(150))
-    }
+fn random_url(draw: &mut Draw) -> String {
+    format!("https://h{}.org/{}", draw.below(9), draw.below(150))
 }
 
 pub(crate) async fn counters_and_texts_are_those_of_a_recount_whatever_happened(backend: &dyn Backend) {
@@ -32,14 +16,14 @@ pub(crate) async fn counters_and_texts_are_those_of_a_recount_whatever_happened(
     for step in 0..300 {
         match draw.below(10) {
             0 | 1 => {
-                let new: Vec<NewFeed> = (0..1 + draw.below(12)).map(|_| new_feed(&draw.url())).collect();
+                let new: Vec<NewFeed> = (0..1 + draw.below(12)).map(|_| new_feed(&random_url(&mut draw))).collect();
                 ids.extend(store.add_feeds(&new, at(step)).await.unwrap().iter().map(|added| added.id));
             }
             2..6 => poll_some(&*store, &mut draw, &ids, step).await,
             6 => change_one(&*store, &mut draw, &ids, step).await,
             7 => move_one(&*store, &mut draw, &ids, step).await,
             8 => {
-                store.erase_feed(draw.feed(&ids), at(9_000)).await.unwrap();
+                store.erase_feed(draw.of(&ids), at(9_000)).await.unwrap();
             }
             _ => store.fold_counts().await.unwrap(),
         }
@@ -60,7 +44,7 @@ async fn is_right(backend: &dyn Backend, step: u64) {
 async fn poll_some(store: &dyn Store, draw: &mut Draw, ids: &[FeedId], step: u64) {
     let mut verdicts = Vec::new();
     for _ in 0..1 + draw.below(8) {
-        let Some(feed) = store.feed(&FeedRef::Id(draw.feed(ids))).await.unwrap() else { continue };
+        let Some(feed) = store.feed(&FeedRef::Id(draw.of(ids))).await.unwrap() else { continue };
         let failure = draw.of(&[FailureKind::Dns, FailureKind::Tls, FailureKind::Status]);
         let outcome = match draw.below(4) {
             0 => failed(failure),
@@ -96,18 +80,18 @@ async fn change_one(store: &dyn Store, draw: &mut Draw, ids: &[FeedId], step: u6
         audience: (draw.below(3) > 0).then(|| (Audience::default(), draw.of(&Category::ALL))),
         ..FeedChange::default()
     };
-    let many: Vec<_> = (0..3).map(|_| (draw.feed(ids), change.clone())).collect();
+    let many: Vec<_> = (0..3).map(|_| (draw.of(ids), change.clone())).collect();
     store.change_feeds(&many, at(step)).await.unwrap();
 }
 
 async fn move_one(store: &dyn Store, draw: &mut Draw, ids: &[FeedId], step: u64) {
-    let Some(feed) = store.feed(&FeedRef::Id(draw.feed(ids))).await.unwrap() else { return };
+    let Some(feed) = store.feed(&FeedRef::Id(draw.of(ids))).await.unwrap() else { return };
     if draw.below(3) == 0 {
         let back = Unmove { host: feed.host, category: draw.of(&Category::ALL), state: feed.state };
         store.unmove_feed(feed.id, feed.version, &back, at(step)).await.unwrap();
         return;
     }
-    let NewFeed { url, host, .. } = new_feed(&draw.url());
+    let NewFeed { url, host, .. } = new_feed(&random_url(draw));
     let to = Move { url, host, category: draw.of(&Category::ALL), same: draw.below(2) == 0, others: Vec::new() };
     store.move_feed(feed.id, feed.version, &to, at(step)).await.unwrap();
 }
