@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 use common::bot_auth::BotKey;
 use common::config::Config;
 use common::host_gate::HostGate;
+use common::host_gate::memory::MemoryGate;
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::queue::Queue;
+use common::queue::memory::MemoryQueue;
 use common::report::FetchReport;
 use common::secrets::Keyring;
-use common::time::{Clock, ClockWatch};
+use common::time::{Clock, ClockWatch, Timestamp};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +30,7 @@ use crate::poll::subject::draw;
 use crate::push;
 use crate::push::wish::Wishes;
 use crate::schedule::Schedule;
+use crate::schedule::memory::MemorySchedule;
 use crate::upkeep::maintain::Maintainer;
 use crate::upkeep::orders::Orders;
 use crate::upkeep::reconcile::Reconciler;
@@ -48,6 +51,21 @@ pub struct Backends {
     pub jobs: Arc<dyn Queue<FetchJob>>,
     /// From the workers.
     pub reports: Arc<dyn Queue<FetchReport>>,
+}
+
+impl Backends {
+    /// Returns a fleet in one process over this store, with the rest in memory: what tests begin with, and change where they need
+    /// to.
+    pub fn in_memory(store: Arc<dyn Store>) -> Self {
+        const QUEUE: usize = 1 << 20;
+        Backends {
+            store,
+            schedule: Arc::new(MemorySchedule::default()),
+            gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
+            jobs: Arc::new(MemoryQueue::new(QUEUE)),
+            reports: Arc::new(MemoryQueue::new(QUEUE)),
+        }
+    }
 }
 
 /// The loops of a scheduler.

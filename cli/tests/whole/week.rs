@@ -22,7 +22,6 @@ use common::time::{Clock, ClockWatch, ManualClock, Timestamp};
 use common::url::FeedId;
 use load_tests::{Feed, Kind, Origin, Pace, Plan, Population, Rules, Script, loopback};
 use scheduler::ops::AddFeed;
-use scheduler::schedule::memory::MemorySchedule;
 use scheduler::{Backends, Scheduler};
 use store::sqlite::SqliteStore;
 use store::{HistoryEntry, Store};
@@ -178,11 +177,10 @@ impl Fleet {
     pub(crate) async fn over(store: Arc<dyn Store>, clock: Arc<ManualClock>, born: Timestamp, config: Config) -> Self {
         let jobs = Arc::new(MemoryQueue::new(1 << 26));
         let backends = Backends {
-            store,
-            schedule: Arc::new(MemorySchedule::default()),
             gate: Arc::new(MemoryGate::new(born)),
             jobs: jobs.clone(),
             reports: Arc::new(MemoryQueue::new(1 << 26)),
+            ..Backends::in_memory(store)
         };
         let (config, metrics) = (Arc::new(config), Arc::new(Metrics::new()));
         let clock_for_all: Arc<dyn Clock> = clock.clone();

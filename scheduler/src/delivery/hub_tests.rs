@@ -7,12 +7,10 @@ use common::config::HubAccess;
 use common::delivery::{DeliveryAnswer, DeliveryRequest};
 use common::document::Document;
 use common::entry::Entry;
-use common::host_gate::memory::MemoryGate;
 use common::known::KnownEntries;
 use common::metrics::Metrics;
 use common::outcome::DeliveryOutcome;
 use common::policy::{Category, Decision, Notices, PollState, Rule, Status, Terms};
-use common::queue::memory::MemoryQueue;
 use common::report::{FetchReport, Outcome};
 use common::time::{Clock, ManualClock, Timestamp};
 use common::url::FeedId;
@@ -24,7 +22,6 @@ use super::tending::round;
 use crate::ops::hub::{HUB_LABEL, HubRefusal, HubRequest};
 use crate::ops::{AddFeed, EditFeed, Ops};
 use crate::run::{Backends, Scheduler};
-use crate::schedule::memory::MemorySchedule;
 use store::sqlite::SqliteStore;
 use store::{DeliveryFormat, FeedRef, IntentMode, Move, Moved, Subscription, SubscriptionState, Verdict};
 
@@ -84,13 +81,8 @@ impl World {
     pub(super) async fn new(access: HubAccess) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("feedfleet.db");
-        let backends = Backends {
-            store: Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap()),
-            schedule: Arc::new(MemorySchedule::default()),
-            gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
-            jobs: Arc::new(MemoryQueue::new(1 << 20)),
-            reports: Arc::new(MemoryQueue::new(1 << 20)),
-        };
+        let store = SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap();
+        let backends = Backends::in_memory(Arc::new(store));
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
         let shared: Arc<dyn Clock> = clock.clone();
         let mut config = common::config::defaults();

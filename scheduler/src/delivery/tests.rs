@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use common::config::Config;
 use common::delivery::{DeliveryAnswer, DeliveryRequest};
-use common::host_gate::memory::MemoryGate;
 use common::metrics::Metrics;
 use common::outcome::DeliveryOutcome;
-use common::queue::memory::MemoryQueue;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::webhook::SignatureKind;
 use serde_json::Value;
@@ -26,7 +24,6 @@ use super::targets::Targets;
 use crate::ops::Ops;
 use crate::ops::subscriptions::{EditSubscription, From, SubscriptionError, WantedSecret};
 use crate::run::{Backends, Scheduler};
-use crate::schedule::memory::MemorySchedule;
 use store::sqlite::SqliteStore;
 use store::{DeliveryFormat, DeliveryTurn, EventFilter, Subscription, SubscriptionKind, Wish};
 
@@ -79,13 +76,8 @@ impl World {
     async fn new(answer: impl Fn(usize, &Path) -> DeliveryOutcome + Send + Sync + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("feedfleet.db");
-        let backends = Backends {
-            store: Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap()),
-            schedule: Arc::new(MemorySchedule::default()),
-            gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
-            jobs: Arc::new(MemoryQueue::new(1 << 20)),
-            reports: Arc::new(MemoryQueue::new(1 << 20)),
-        };
+        let store = SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap();
+        let backends = Backends::in_memory(Arc::new(store));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let ops = Scheduler::new(&backends, &Arc::new(config()), &Arc::new(Metrics::new()), &clock).ops;
         let sent: Arc<Mutex<Vec<Sent>>> = Arc::default();

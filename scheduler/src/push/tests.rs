@@ -12,7 +12,6 @@ use common::delivery::{DeliveryAnswer, DeliveryRequest};
 use common::document::Document;
 use common::entry::Entry;
 use common::feed::Feed;
-use common::host_gate::memory::MemoryGate;
 use common::known::KnownEntries;
 use common::metrics::Metrics;
 use common::outcome::DeliveryOutcome;
@@ -35,7 +34,6 @@ use crate::ops::pings::Pings;
 use crate::ops::{AddFeed, EditFeed};
 use crate::poll::results::Results;
 use crate::run::{Backends, Scheduler};
-use crate::schedule::memory::MemorySchedule;
 
 const FEED: &str = "https://a.example/feed";
 const HUB: &str = "https://hub.example/";
@@ -91,13 +89,7 @@ impl World {
         hub: impl Fn(&DeliveryRequest) -> (u16, Option<String>) + Send + Sync + 'static,
     ) -> Self {
         let jobs = Arc::new(MemoryQueue::new(1 << 26));
-        let backends = Backends {
-            store: store.clone(),
-            schedule: Arc::new(MemorySchedule::default()),
-            gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
-            jobs: jobs.clone(),
-            reports: Arc::new(MemoryQueue::new(1 << 20)),
-        };
+        let backends = Backends { jobs: jobs.clone(), ..Backends::in_memory(store.clone()) };
         let for_all: Arc<dyn Clock> = clock.clone();
         let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &for_all);
         scheduler.reconciler.rebuild(&*clock).await.unwrap();

@@ -10,17 +10,14 @@ use axum::response::Response;
 use common::config::{ApiToken, Config};
 use common::document::Document;
 use common::entry::Entry;
-use common::host_gate::memory::MemoryGate;
 use common::known::KnownEntries;
 use common::metrics::Metrics;
 use common::policy::{Decision, Notices, Rule, Terms};
-use common::queue::memory::MemoryQueue;
 use common::report::{FetchReport, Outcome};
 use common::time::{Clock, ManualClock, Timestamp};
 use common::url::FeedId;
 use scheduler::condition::live_config::ConfigSource;
 use scheduler::ops::Ops;
-use scheduler::schedule::memory::MemorySchedule;
 use scheduler::{Backends, Scheduler};
 use serde_json::{Value, json};
 use store::sqlite::SqliteStore;
@@ -55,13 +52,7 @@ impl Fleet {
         let mut config = common::config::defaults();
         change(&mut config);
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
-        let backends = Backends {
-            store: Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()),
-            schedule: Arc::new(MemorySchedule::default()),
-            gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
-            jobs: Arc::new(MemoryQueue::new(1 << 20)),
-            reports: Arc::new(MemoryQueue::new(1 << 20)),
-        };
+        let backends = Backends::in_memory(Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()));
         let shared_clock: Arc<dyn Clock> = clock.clone();
         let started_with = config.clone();
         let ops = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &shared_clock).ops;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use common::config::{Config, ServerConfig};
 use common::document::Validators;
 use common::host::HostKey;
-use common::host_gate::memory::MemoryGate;
 use common::host_gate::redis::RedisGate;
 use common::host_gate::{HostGate, Nonces, Ticket};
 use common::job::FetchJob;
@@ -190,11 +189,9 @@ async fn reports_of_a_scheduler_whose_clock_is_off_are_settled_by_others() {
     let reports = Shared::<FetchReport>::new(&servers, &namespace);
     let redis = RedisServer::connect(&ServerConfig::at(&servers.redis), &namespace).unwrap();
     let backends = Backends {
-        store: Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()),
         schedule: Arc::new(RedisSchedule::new(redis, config.schedule.shards)),
-        gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
-        jobs: Arc::new(MemoryQueue::new(1 << 20)),
         reports: reports.ours.1.clone(),
+        ..Backends::in_memory(Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()))
     };
     let metrics = Arc::new(Metrics::new());
     let its_clock: Arc<dyn Clock> = clock.clone();

@@ -9,7 +9,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use common::document::Validators;
 use common::host::HostKey;
-use common::host_gate::memory::MemoryGate;
 use common::host_gate::{AcquireRequest, Acquired, Isolation, Release, fresh_nonce};
 use common::job::FetchJob;
 use common::metrics::Metrics;
@@ -135,11 +134,10 @@ async fn run(crowd: usize, time: Duration) -> Run {
     let schedule = Arc::new(Counted::default());
     let jobs: Arc<MemoryQueue<FetchJob>> = Arc::new(MemoryQueue::new(8 << 20));
     let backends = Backends {
-        store: Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()),
         schedule: schedule.clone(),
-        gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
         jobs: jobs.clone(),
         reports: Arc::new(MemoryQueue::new(8 << 20)),
+        ..Backends::in_memory(Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()))
     };
     let clock_for_all: Arc<dyn Clock> = clock.clone();
     let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &clock_for_all);

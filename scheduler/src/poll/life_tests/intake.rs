@@ -171,13 +171,7 @@ async fn a_report_that_waited_here_for_too_long_is_returned_and_settled_afresh()
 #[tokio::test]
 async fn a_loop_that_panics_ends_the_scheduler_and_says_which() {
     let reports = Arc::new(Faulty { panics: true, ..Faulty::new() });
-    let backends = Backends {
-        store: memory().await,
-        schedule: Arc::new(MemorySchedule::default()),
-        gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
-        jobs: Arc::new(MemoryQueue::new(1 << 20)),
-        reports,
-    };
+    let backends = Backends { reports, ..Backends::in_memory(memory().await) };
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
     let scheduler = Arc::new(Scheduler::new(&backends, &Arc::new(config()), &Arc::new(Metrics::new()), &clock));
     let ended = tokio::time::timeout(PATIENCE, scheduler.run(&CancellationToken::new())).await.expect("it ends");
@@ -234,13 +228,7 @@ async fn the_watchdog_barks_when_feeds_are_due_and_nothing_is_polled_and_only_wi
     let mut config = config();
     (config.scheduler.queue_lease, config.scheduler.fetch_lease) = (Duration::from_millis(10), Duration::ZERO);
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
-    let backends = Backends {
-        store: memory().await,
-        schedule: Arc::new(MemorySchedule::default()),
-        gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
-        jobs: Arc::new(MemoryQueue::new(1 << 20)),
-        reports: Arc::new(MemoryQueue::new(1 << 20)),
-    };
+    let backends = Backends::in_memory(memory().await);
     let for_all: Arc<dyn Clock> = clock.clone();
     let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &for_all);
     scheduler.boot().await.unwrap();

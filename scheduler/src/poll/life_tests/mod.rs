@@ -36,7 +36,6 @@ use crate::poll::dispatch::{Dispatcher, Round};
 use crate::poll::intake::Intake;
 use crate::poll::results::Results;
 use crate::run::{Backends, Scheduler};
-use crate::schedule::memory::MemorySchedule;
 use crate::upkeep::reconcile::Reconciler;
 use store::sqlite::SqliteStore;
 use store::{FeedRef, Store};
@@ -84,11 +83,10 @@ impl Fleet {
     ) -> Self {
         let jobs = Arc::new(MemoryQueue::new(1 << 20));
         let backends = Backends {
-            store,
-            schedule: Arc::new(MemorySchedule::default()),
             gate: Arc::new(MemoryGate::new(born)),
             jobs: jobs.clone(),
             reports: reports.clone(),
+            ..Backends::in_memory(store)
         };
         let clock_for_all: Arc<dyn Clock> = clock.clone();
         let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &clock_for_all);
