@@ -3,33 +3,42 @@
 use std::collections::HashMap;
 
 use common::archive::ArchiveLimits;
+use common::config::Config;
 use common::feed::Feed;
 use common::host::HostKey;
+use common::live_rules::LiveRules;
+use common::metrics::Metrics;
 use common::policy::{Decision, Notices, Rule, Terms, category, first_hold};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::FeedId;
 
+use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::poll::archive::{BACKDATED, page_due};
 use crate::poll::log;
-use crate::poll::results::Results;
 use crate::poll::subject::subject;
-use crate::schedule::{Band, Slot};
-use store::{Applied, Verdict};
+use crate::schedule::{Band, Schedule, Slot};
+use store::{Applied, Store, Verdict};
 
-impl Results {
+/// Settles reports of pages.
+pub(super) struct PageReports<'a> {
+    pub(super) store: &'a dyn Store,
+    pub(super) schedule: &'a dyn Schedule,
+    pub(super) rules: &'a LiveRules,
+    pub(super) config: &'a Config,
+    pub(super) metrics: &'a Metrics,
+    pub(super) condition: &'a Condition,
+}
+
+impl PageReports<'_> {
     /// Stores what pages brought, and plans the next ones. Safe to repeat.
-    pub(crate) async fn settle_pages(
+    pub(super) async fn settle(
         &self,
         reports: Vec<FetchReport>,
         feeds: &HashMap<FeedId, Feed>,
         now: Timestamp,
     ) -> Result<(), BackendError> {
-        if reports.is_empty() {
-            return Ok(());
-        }
-        self.hold_hosts(reports.iter(), now).await?;
         let gaps = self.rules.get();
         let free: Vec<(HostKey, Timestamp)> = reports
             .iter()

@@ -3,22 +3,36 @@
 
 use std::collections::{HashMap, HashSet};
 
+use common::config::Config;
 use common::document::Document;
 use common::feed::Feed;
+use common::live_rules::LiveRules;
+use common::metrics::Metrics;
 use common::policy::{Decision, Notices, Status, Terms, category};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::FeedId;
 
+use crate::condition::Condition;
 use crate::error::BackendError;
-use crate::poll::results::Results;
 use crate::poll::subject::{placement_slot, subject};
 use crate::push::claim::claim_of_delivery;
-use store::{Applied, PushHeard, Verdict};
+use crate::schedule::Schedule;
+use store::{Applied, PushHeard, Store, Verdict};
 
-impl Results {
+/// Settles what workers read of deliveries.
+pub(super) struct PushedReports<'a> {
+    pub(super) store: &'a dyn Store,
+    pub(super) schedule: &'a dyn Schedule,
+    pub(super) rules: &'a LiveRules,
+    pub(super) config: &'a Config,
+    pub(super) metrics: &'a Metrics,
+    pub(super) condition: &'a Condition,
+}
+
+impl PushedReports<'_> {
     /// Stores what deliveries brought. Those that could not be read have their feeds polled. Safe to repeat.
-    pub(crate) async fn settle_pushes(
+    pub(super) async fn settle(
         &self,
         reports: Vec<FetchReport>,
         feeds: &HashMap<FeedId, Feed>,
@@ -29,7 +43,7 @@ impl Results {
 }
 
 async fn settle(
-    results: &Results,
+    results: &PushedReports<'_>,
     reports: Vec<FetchReport>,
     feeds: &HashMap<FeedId, Feed>,
     now: Timestamp,
@@ -94,7 +108,7 @@ async fn settle(
 
 /// Counts deliveries. Nothing is awaited of them any more.
 async fn count(
-    results: &Results,
+    results: &PushedReports<'_>,
     heard: HashMap<FeedId, Vec<Timestamp>>,
     unread: &[FeedId],
 ) -> Result<(), BackendError> {
@@ -104,7 +118,7 @@ async fn count(
 }
 
 /// Has feeds polled whose deliveries could not be read, or brought nothing new, at the pace of pings.
-async fn poll(results: &Results, feeds: &[FeedId], now: Timestamp) -> Result<(), BackendError> {
+async fn poll(results: &PushedReports<'_>, feeds: &[FeedId], now: Timestamp) -> Result<(), BackendError> {
     if feeds.is_empty() {
         return Ok(());
     }
@@ -123,7 +137,7 @@ fn add(to: &mut Verdict, later: Document) {
     document.entries.extend(later.entries);
 }
 
-fn verdict(results: &Results, feed: &Feed, report: FetchReport) -> Verdict {
+fn verdict(results: &PushedReports<'_>, feed: &Feed, report: FetchReport) -> Verdict {
     let rules = results.rules.get();
     // Nothing of it is stored: a delivery is not a poll.
     let decision = Decision {

@@ -5,24 +5,36 @@ use std::collections::{BTreeMap, HashMap};
 
 use common::feed::Feed;
 use common::host::HostKey;
+use common::host_gate::HostGate;
+use common::live_rules::LiveRules;
+use common::metrics::Metrics;
 use common::outcome::FailureKind;
 use common::policy::Status;
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::FeedId;
 
+use crate::condition::Condition;
 use crate::condition::refusals::Word;
 use crate::error::BackendError;
-use crate::poll::results::Results;
-use store::{NewRequeue, RefusedHost, RequeueFilter};
+use store::{NewRequeue, RefusedHost, RequeueFilter, Store};
 
 /// Feeds a second that are polled again once their host answers; the host's own pace counts as well.
 const RATE: f64 = 10.0;
 
-impl Results {
+/// Takes in what reports say about hosts.
+pub(super) struct HostReports<'a> {
+    pub(super) store: &'a dyn Store,
+    pub(super) gate: &'a dyn HostGate,
+    pub(super) rules: &'a LiveRules,
+    pub(super) metrics: &'a Metrics,
+    pub(super) condition: &'a Condition,
+}
+
+impl HostReports<'_> {
     /// Takes in what the reports say about hosts. A host that begins or goes on to refuse us is stored and held before any
     /// decision; of a host that answers again the feeds that it refused are polled again soon.
-    pub(crate) async fn hear_hosts(
+    pub(super) async fn hear(
         &self,
         reports: &[FetchReport],
         feeds: &HashMap<FeedId, Feed>,

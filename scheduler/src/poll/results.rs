@@ -29,11 +29,15 @@ use common::url::FeedId;
 use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::poll::archive::{self, is_page_that_ended};
+use crate::poll::archive_pages::PageReports;
 use crate::poll::log;
 use crate::poll::moves::{Moves, announced_instead, may_move};
+use crate::poll::pushed::PushedReports;
+use crate::poll::refusals::HostReports;
 use crate::poll::retire::retire;
 use crate::poll::subject::{planned_subject, subject};
 use crate::push::claim::claim_of_poll;
+use crate::push::pace::Pace;
 use crate::push::wish::Wishes;
 use crate::schedule::{Band, Parking, Schedule, ScheduleError, Slot};
 use store::{Applied, Store, StoreError, Verdict};
@@ -94,9 +98,12 @@ impl Results {
             self.store.states_for(&ids).await?.into_iter().map(|feed| (feed.id, feed)).collect();
         let (pushes, reports): (Vec<_>, Vec<_>) = reports.into_iter().partition(|report| report.pushed);
         // First, so that a poll beside them finds nothing new.
-        self.settle_pushes(pushes, &feeds, now).await?;
+        self.pushed_reports().settle(pushes, &feeds, now).await?;
         let (pages, reports): (Vec<_>, Vec<_>) = reports.into_iter().partition(is_page_that_ended);
-        self.settle_pages(pages, &feeds, now).await?;
+        if !pages.is_empty() {
+            self.hold_hosts(pages.iter(), now).await?;
+            self.page_reports().settle(pages, &feeds, now).await?;
+        }
         let (mut verdicts, mut slots) = (Vec::new(), Vec::new());
         let (mut interrupted, mut kept) = (Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
@@ -106,7 +113,7 @@ impl Results {
         });
         self.condition.our_fault.observe(current, now);
         self.metrics.our_fault.set(i64::from(self.condition.our_fault.since().is_some()));
-        self.hear_hosts(&reports, &feeds, now).await?;
+        self.host_reports().hear(&reports, &feeds, now).await?;
         for mut report in reports {
             let Some(feed) = feeds.get(&report.feed) else { continue };
             if report.version != feed.version {
@@ -332,7 +339,7 @@ impl Results {
         // Pushes that missed something, or a subscription that is left, give a feed its old pace back.
         let is_reliable = |feed: &Feed| feed.push.as_ref().is_some_and(FeedPush::is_reliable);
         if verdicts.iter().any(|verdict| feeds.get(&verdict.report.feed).is_some_and(is_reliable)) {
-            self.restore_paces(now).await?;
+            self.pace().restore_owed(now).await?;
         }
         Ok(())
     }
@@ -421,6 +428,42 @@ impl Results {
         self.gate.hold(&holds, now).await?;
         self.put(&slots, now).await?;
         retire(&*self.store, &*self.schedule, &self.rules.get(), &dead, now).await
+    }
+
+    fn pushed_reports(&self) -> PushedReports<'_> {
+        PushedReports {
+            store: &*self.store,
+            schedule: &*self.schedule,
+            rules: &self.rules,
+            config: &self.config,
+            metrics: &self.metrics,
+            condition: &self.condition,
+        }
+    }
+
+    fn page_reports(&self) -> PageReports<'_> {
+        PageReports {
+            store: &*self.store,
+            schedule: &*self.schedule,
+            rules: &self.rules,
+            config: &self.config,
+            metrics: &self.metrics,
+            condition: &self.condition,
+        }
+    }
+
+    fn host_reports(&self) -> HostReports<'_> {
+        HostReports {
+            store: &*self.store,
+            gate: &*self.gate,
+            rules: &self.rules,
+            metrics: &self.metrics,
+            condition: &self.condition,
+        }
+    }
+
+    fn pace(&self) -> Pace<'_> {
+        Pace { store: &*self.store, schedule: &*self.schedule, rules: &self.rules, condition: &self.condition }
     }
 }
 

@@ -10,7 +10,7 @@ pub mod check;
 pub(crate) mod claim;
 mod cloud;
 mod limits;
-mod pace;
+pub(crate) mod pace;
 mod request;
 mod state;
 #[cfg(test)]

@@ -12,7 +12,6 @@ use common::url::FeedId;
 use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::ops::Ops;
-use crate::poll::results::Results;
 use crate::poll::subject::{draw, planned_subject, slot};
 use crate::schedule::Schedule;
 use store::{FeedChange, Store, StoreError};
@@ -22,21 +21,12 @@ const TRIES: usize = 3;
 /// Feeds that are planned again at once.
 const OWED_AT_ONCE: u32 = 200;
 
-impl Results {
-    /// Brings feeds back to their own pace that are owed it.
-    pub(crate) async fn restore_paces(&self, now: Timestamp) -> Result<(), BackendError> {
-        let pace =
-            Pace { store: &*self.store, schedule: &*self.schedule, rules: &self.rules, condition: &self.condition };
-        pace.restore_owed(now).await.map(drop)
-    }
-}
-
 /// Brings feeds back to the pace that they have without pushes.
 pub(crate) struct Pace<'a> {
-    store: &'a dyn Store,
-    schedule: &'a dyn Schedule,
-    rules: &'a LiveRules,
-    condition: &'a Condition,
+    pub(crate) store: &'a dyn Store,
+    pub(crate) schedule: &'a dyn Schedule,
+    pub(crate) rules: &'a LiveRules,
+    pub(crate) condition: &'a Condition,
 }
 
 impl<'a> Pace<'a> {
