@@ -43,7 +43,7 @@ pub struct RedisServer {
 }
 
 struct Shared {
-    place: Place,
+    topology: Topology,
     limits: Limits,
     namespace: String,
     check: Script,
@@ -51,7 +51,7 @@ struct Shared {
     skewed: AtomicBool,
 }
 
-enum Place {
+enum Topology {
     /// All keys are at one server.
     One(Box<Node>),
     /// Each key is at the master that has its slot.
@@ -73,14 +73,14 @@ impl RedisServer {
         let files = TlsPaths::of(config);
         files.read()?;
         let refused = |reason| RedisError::from((ErrorKind::InvalidClientConfig, "the URL", reason));
-        let one = |address| Place::One(Box::new(Node::new(address, limits)));
-        let place = match RedisUrl::parse(&config.url).map_err(refused)? {
+        let one = |address| Topology::One(Box::new(Node::new(address, limits)));
+        let topology = match RedisUrl::parse(&config.url).map_err(refused)? {
             RedisUrl::Server(info) => one(Address::server(info, files)),
             RedisUrl::Sentinel { nodes, service } => one(Address::of_sentinels(nodes, service, files)),
-            RedisUrl::Cluster { nodes } => Place::Cluster(Arc::new(Cluster::new(nodes, files, limits))),
+            RedisUrl::Cluster { nodes } => Topology::Cluster(Arc::new(Cluster::new(nodes, files, limits))),
         };
         let shared = Shared {
-            place,
+            topology,
             limits,
             namespace: namespace.to_owned(),
             check: Script::new(include_str!("redis/check.lua")),
@@ -96,7 +96,7 @@ impl RedisServer {
 
     /// Returns whether the servers are a cluster, whose masters each keep some of the parts.
     pub fn is_cluster(&self) -> bool {
-        matches!(self.shared.place, Place::Cluster(_))
+        matches!(self.shared.topology, Topology::Cluster(_))
     }
 
     /// Returns the part for what is kept once.
@@ -119,9 +119,9 @@ impl RedisServer {
         fill: impl Fn(&mut ScriptInvocation<'_>, &str) + Send + Sync,
     ) -> Result<T, ServerError> {
         let deadline = Instant::now() + self.shared.limits.call;
-        let node = match &self.shared.place {
-            Place::One(node) => node,
-            Place::Cluster(cluster) => return cluster.eval(slot, script, &fill, deadline).await,
+        let node = match &self.shared.topology {
+            Topology::One(node) => node,
+            Topology::Cluster(cluster) => return cluster.eval(slot, script, &fill, deadline).await,
         };
         match node.eval(script, &fill, deadline).await {
             Err(ServerError::Unreachable(_)) => node.eval(script, &fill, deadline).await,
@@ -159,9 +159,9 @@ impl RedisServer {
 
     /// Returns a name of the server that keeps a slot, as far as is known.
     async fn server_of(&self, slot: Slot) -> Result<String, ServerError> {
-        match &self.shared.place {
-            Place::One(_) => Ok(String::new()),
-            Place::Cluster(cluster) => cluster.owner(slot, Instant::now() + self.shared.limits.call).await,
+        match &self.shared.topology {
+            Topology::One(_) => Ok(String::new()),
+            Topology::Cluster(cluster) => cluster.owner(slot, Instant::now() + self.shared.limits.call).await,
         }
     }
 

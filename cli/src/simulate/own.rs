@@ -17,7 +17,7 @@ use crate::usage::Usage;
 
 /// The fleet as it is configured, and as it would be with `--set`.
 #[derive(Serialize)]
-struct Outcome {
+struct Comparison {
     now: Own,
     #[serde(skip_serializing_if = "Option::is_none")]
     changed: Option<Own>,
@@ -38,9 +38,9 @@ pub(super) fn run(
     };
     let last = settings.load(&[])?.config;
     let without = settings.without_set().map(|without| without.load(&[])).transpose()?.map(|loaded| loaded.config);
-    let outcome = match &without {
-        None => Outcome { now: simulated(&last)?, changed: None },
-        Some(without) => Outcome { now: simulated(without)?, changed: Some(simulated(&last)?) },
+    let comparison = match &without {
+        None => Comparison { now: simulated(&last)?, changed: None },
+        Some(without) => Comparison { now: simulated(without)?, changed: Some(simulated(&last)?) },
     };
     if let Some(file) = plot {
         let (now, changed) = without.map_or((last.clone(), None), |without| (without, Some(last)));
@@ -55,13 +55,13 @@ pub(super) fn run(
         };
         let mut lines = vec![line("now", false, &now)?];
         lines.extend(changed.map(|changed| line("with --set", true, &changed)).transpose()?);
-        let title = format!("Own fleet: {}, a quarter to four times policy.price", now_of(&outcome.now));
+        let title = format!("Own fleet: {}, a quarter to four times policy.price", now_of(&comparison.now));
         std::fs::write(file, chart(&lines, &title)).with_context(|| format!("{} cannot be written", file.display()))?;
     }
     if as_json {
-        output::json(&outcome)?;
+        output::json(&comparison)?;
     } else {
-        print(&outcome)?;
+        print(&comparison)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -78,12 +78,12 @@ fn now_of(own: &Own) -> String {
 const LEFT_OUT: &str = "not simulated: failures, pushes, logins, what feeds say about when to poll them, and rules of `host set` (write those \
     into --config); documents show 15 entries";
 
-fn print(outcome: &Outcome) -> std::io::Result<()> {
-    let sides: Vec<(&str, &Own)> = [("now", Some(&outcome.now)), ("with --set", outcome.changed.as_ref())]
+fn print(comparison: &Comparison) -> std::io::Result<()> {
+    let sides: Vec<(&str, &Own)> = [("now", Some(&comparison.now)), ("with --set", comparison.changed.as_ref())]
         .into_iter()
         .filter_map(|(name, own)| Some((name, own?)))
         .collect();
-    output::line(&now_of(&outcome.now))?;
+    output::line(&now_of(&comparison.now))?;
     note!("{LEFT_OUT}");
     let mut rows = Vec::new();
     for (side, own) in &sides {

@@ -22,11 +22,12 @@ const TCP_PROBE: Duration = Duration::from_secs(2);
 
 /// A server that can be connected to.
 pub(super) struct Address {
-    place: Place,
+    lookup: Lookup,
     files: TlsPaths,
 }
 
-enum Place {
+/// How the server is found.
+enum Lookup {
     Server(ConnectionInfo),
     Sentinels { nodes: Vec<ConnectionInfo>, service: Service },
 }
@@ -42,26 +43,26 @@ pub(super) struct TlsPaths {
 impl Address {
     /// Returns a server's own address.
     pub(super) fn server(info: ConnectionInfo, files: TlsPaths) -> Self {
-        Address { place: Place::Server(info.set_tcp_settings(tcp_settings())), files }
+        Address { lookup: Lookup::Server(info.set_tcp_settings(tcp_settings())), files }
     }
 
     /// Returns the address of the master that sentinels name.
     pub(super) fn of_sentinels(nodes: Vec<ConnectionInfo>, service: Service, files: TlsPaths) -> Self {
-        Address { place: Place::Sentinels { nodes, service }, files }
+        Address { lookup: Lookup::Sentinels { nodes, service }, files }
     }
 
     /// Returns a client of the server; for sentinels of the one that they name now. A sentinel has `patience` to name it.
     pub(super) async fn client(&self, patience: Duration) -> Result<Client, RedisError> {
         // Read each time: certificates are renewed while the program runs.
         let certificates = self.files.read()?;
-        match &self.place {
-            Place::Server(info) => match (info.addr(), certificates) {
+        match &self.lookup {
+            Lookup::Server(info) => match (info.addr(), certificates) {
                 (ConnectionAddr::TcpTls { .. }, Some(certificates)) => {
                     Client::build_with_tls(info.clone(), certificates)
                 }
                 _ => Client::open(info.clone()),
             },
-            Place::Sentinels { nodes, service } => master(nodes, service, certificates.as_ref(), patience).await,
+            Lookup::Sentinels { nodes, service } => master(nodes, service, certificates.as_ref(), patience).await,
         }
     }
 }

@@ -148,7 +148,7 @@ async fn a_connection_to_a_server_that_became_a_replica_is_left_for_the_primary(
     demoted.cli(&["REPLICAOF", "127.0.0.1", &promoted.port.to_string()]);
     let refused = server.check_reading(Slot::default(), "key".to_owned(), &SystemClock).await;
     assert!(matches!(refused, Err(ServerError::Unreachable(_))), "{refused:?}");
-    let Place::One(node) = &server.shared.place else { panic!("not a server") };
+    let Topology::One(node) = &server.shared.topology else { panic!("not a server") };
     assert!(!node.is_connected(), "the connection to the replica was kept");
     demoted.cli(&["REPLICAOF", "NO", "ONE"]);
     server.check_reading(Slot::default(), "key".to_owned(), &SystemClock).await.unwrap();

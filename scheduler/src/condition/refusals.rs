@@ -30,10 +30,10 @@ const MOST_HOSTS: usize = 2_000;
 
 /// What this scheduler knows of hosts that refuse us. Shared by whoever asks.
 #[derive(Debug, Default)]
-pub struct Refusals(Mutex<Seen>);
+pub struct Refusals(Mutex<RefusingHosts>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct RefusingHosts {
     refusing: HashMap<HostKey, HostRefusal>,
     suspects: HashMap<HostKey, Suspect>,
 }
@@ -110,12 +110,12 @@ impl Refusals {
         list
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, RefusingHosts> {
         common::lock(&self.0)
     }
 }
 
-impl Seen {
+impl RefusingHosts {
     /// Counts a refusal. Returns true if the host is to blame from now on.
     fn refused(&mut self, host: &HostKey, feed: &Feed, report: &FetchReport, now: Timestamp) -> bool {
         // A feed that failed before says nothing new of its host, unless only for want of a signature.

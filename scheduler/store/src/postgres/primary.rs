@@ -35,13 +35,13 @@ pub(super) struct Servers {
     target: Option<SessionTarget>,
     /// Statements that each connection begins with.
     settings: String,
-    place: Mutex<Place>,
+    current: Mutex<Current>,
     /// One searches for all that wait for a connection.
     searching: tokio::sync::Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
-struct Place {
+struct Current {
     /// The index of the host in use.
     host: usize,
     /// The host that the pool connects to.
@@ -81,7 +81,13 @@ pub(super) fn read(
 
 impl Servers {
     pub(super) fn new(hosts: Vec<PgConnectOptions>, target: Option<SessionTarget>, settings: String) -> Arc<Self> {
-        Arc::new(Servers { hosts, target, settings, place: Mutex::default(), searching: tokio::sync::Mutex::default() })
+        Arc::new(Servers {
+            hosts,
+            target,
+            settings,
+            current: Mutex::default(),
+            searching: tokio::sync::Mutex::default(),
+        })
     }
 
     /// The options of the host in use.
@@ -192,18 +198,18 @@ impl Servers {
 
     /// The pool was made for the host in use.
     pub(super) fn is_pointed_to(&self) {
-        let mut place = self.lock();
-        place.of_pool = place.host;
+        let mut current = self.lock();
+        current.of_pool = current.host;
     }
 
     /// Has the pool connect to the host in use; returns the term.
     fn point(&self, pool: &PgPool) -> u64 {
-        let mut place = self.lock();
-        if place.of_pool != place.host {
-            place.of_pool = place.host;
-            pool.set_connect_options(self.hosts[place.host].clone());
+        let mut current = self.lock();
+        if current.of_pool != current.host {
+            current.of_pool = current.host;
+            pool.set_connect_options(self.hosts[current.host].clone());
         }
-        place.term
+        current.term
     }
 
     /// Connects to the first host that accepts writes: the one in use, then the others in their order.
@@ -218,8 +224,8 @@ impl Servers {
     /// `None` if another search found another host meanwhile: this one may have asked that host too early.
     async fn search_once(&self) -> Result<Option<PgConnection>, sqlx::Error> {
         let (here, term) = {
-            let place = self.lock();
-            (place.host, place.term)
+            let current = self.lock();
+            (current.host, current.term)
         };
         let order = std::iter::once(here).chain((0..self.hosts.len()).filter(|host| *host != here));
         let mut asked: FuturesUnordered<_> = (0..)
@@ -273,18 +279,18 @@ impl Servers {
 
     /// Has all connections go to this host, if it was found in the present term; returns whether they go there.
     fn use_host(&self, host: usize, term: u64) -> bool {
-        let mut place = self.lock();
-        if place.host == host || place.term == term {
-            place.refusals = None;
+        let mut current = self.lock();
+        if current.host == host || current.term == term {
+            current.refusals = None;
         }
-        if place.host != host && place.term == term {
-            let (before, now) = (self.name(place.host), self.name(host));
+        if current.host != host && current.term == term {
+            let (before, now) = (self.name(current.host), self.name(host));
             tracing::warn!(before, now, "PostgreSQL accepts writes at another host; the connections are replaced");
-            place.host = host;
-            place.term += 1;
-            place.moved = Some(Instant::now());
+            current.host = host;
+            current.term += 1;
+            current.moved = Some(Instant::now());
         }
-        place.host == host
+        current.host == host
     }
 
     fn name(&self, host: usize) -> String {
@@ -295,8 +301,8 @@ impl Servers {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Place> {
-        common::lock(&self.place)
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        common::lock(&self.current)
     }
 }
 
