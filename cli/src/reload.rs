@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use common::config::{Config, ConfigError, Loaded};
 use scheduler::condition::live_config::ConfigSource;
-use scheduler::ops::Ops;
+use scheduler::ops::{Ops, config};
 use store::{AuditOutcome, Audited};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -46,7 +46,7 @@ impl Hangups {
     pub(crate) async fn serve(self, ops: Arc<Ops>, stop: CancellationToken) {
         let Some(mut hangups) = self.0 else { return };
         while let Some(Some(())) = stop.run_until_cancelled(hangups.recv()).await {
-            let reloaded = ops.reload_config("signal").await;
+            let reloaded = config::reload(&ops, "signal").await;
             audited(&ops, reloaded.is_ok()).await;
             match reloaded {
                 Ok(reloaded) => {

@@ -9,6 +9,7 @@ use common::time::{Clock, Timestamp};
 use super::hub_tests::*;
 use super::tending::round;
 use crate::ops::hub::{HubRefusal, HubRequest};
+use crate::ops::unmove::unmove;
 use crate::ops::{AddFeed, EditFeed};
 use crate::upkeep::reseal::Resealing;
 use store::{IntentMode, SubscriptionState};
@@ -148,7 +149,7 @@ async fn a_subscription_follows_a_merge_when_everything_before_it_was_delivered(
     delivered("https://b.example/since").await;
 
     // The operator takes the merge back: the next renewal is for the topic's own feed again.
-    world.ops.unmove(ids[0]).await.unwrap().unwrap();
+    unmove(&world.ops, ids[0]).await.unwrap().unwrap();
     world.ask(&HubRequest { lease: Some(86_400), ..request() }).await;
     world.settled().await;
     assert_eq!(feed_now().await, ids[0]);

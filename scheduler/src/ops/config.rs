@@ -40,60 +40,55 @@ pub enum ReloadError {
     Backend(#[from] BackendError),
 }
 
-impl Ops {
-    /// Reads the configuration again, makes its sections those of the fleet, and takes over its tokens.
-    pub async fn reload_config(self: &Arc<Self>, by: &str) -> Result<Reloaded, ReloadError> {
-        let reloaded = self.reload(by).await;
-        let now = self.clock.now();
-        let outcome = match &reloaded {
-            Ok((own_hash, _)) => Ok(own_hash.clone()),
-            Err(error) => Err(error.to_string()),
-        };
-        self.metrics.config_reload_successful.set(i64::from(outcome.is_ok()));
-        self.condition.config.reloaded(now, outcome);
-        if reloaded.is_ok() {
-            self.metrics.config_reloaded_at.set(now.millis() as f64 / 1000.0);
-        }
-        Ok(reloaded?.1)
+/// Reads the configuration again, makes its sections those of the fleet, and takes over its tokens.
+pub async fn reload(ops: &Arc<Ops>, by: &str) -> Result<Reloaded, ReloadError> {
+    let reloaded = accept(ops, by).await;
+    let now = ops.clock.now();
+    let outcome = match &reloaded {
+        Ok((own_hash, _)) => Ok(own_hash.clone()),
+        Err(error) => Err(error.to_string()),
+    };
+    ops.metrics.config_reload_successful.set(i64::from(outcome.is_ok()));
+    ops.condition.config.reloaded(now, outcome);
+    if reloaded.is_ok() {
+        ops.metrics.config_reloaded_at.set(now.millis() as f64 / 1000.0);
     }
+    Ok(reloaded?.1)
+}
 
-    async fn reload(self: &Arc<Self>, by: &str) -> Result<(String, Reloaded), ReloadError> {
-        let ops = Arc::clone(self);
-        // Files are read where nothing else waits.
-        let read = tokio::task::spawn_blocking(move || {
-            let source = ops.config_source.get().ok_or(ReloadError::NoSource)?;
-            let config = (source.read)().map_err(ReloadError::Refused)?;
-            Ok::<_, ReloadError>((accepted::needs_restart(&source.started_with, &config), config))
-        });
-        let (mut needs_restart, config) = match read.await {
-            Ok(read) => read?,
-            Err(panicked) => return Err(ReloadError::Refused(panicked.to_string())),
-        };
-        let text = accepted::text(&config);
-        let own_hash = accepted::hash(&text);
-        let before = self.condition.config.in_force().accepted;
-        // With the sections that need a restart as they are now.
-        accepted::laid_over(self.condition.config.own(), &text).map_err(ReloadError::Refused)?;
-        let offered = NewPolicy { text: &text, hash: &own_hash, by, decided: true };
-        let policy = self.store.accept_policy(&offered, self.clock.now()).await.map_err(BackendError::from)?;
-        self.orders.look(self.clock.now()).await?;
-        if let Some(why) = self.condition.config.in_force().refused {
-            return Err(ReloadError::Refused(why));
-        }
-        let tokens = self.condition.tokens.replace(&config);
-        // Also for tokens that came after the start.
-        let stay = config.api.tokens.is_empty() && !self.condition.tokens.get().is_empty();
-        if stay && !needs_restart.iter().any(|key| key == "api.tokens") {
-            needs_restart.push("api.tokens".to_owned());
-        }
-        if tokens {
-            tracing::info!(
-                tokens = config.api.tokens.len(),
-                "the tokens of the API are those of the configuration now"
-            );
-        }
-        let changed = before.is_none_or(|before| before.hash != policy.hash);
-        let (version, hash) = (policy.version, policy.hash);
-        Ok((own_hash, Reloaded { version, hash, changed, tokens, needs_restart }))
+async fn accept(ops: &Arc<Ops>, by: &str) -> Result<(String, Reloaded), ReloadError> {
+    let reader = Arc::clone(ops);
+    // Files are read where nothing else waits.
+    let read = tokio::task::spawn_blocking(move || {
+        let source = reader.config_source.get().ok_or(ReloadError::NoSource)?;
+        let config = (source.read)().map_err(ReloadError::Refused)?;
+        Ok::<_, ReloadError>((accepted::needs_restart(&source.started_with, &config), config))
+    });
+    let (mut needs_restart, config) = match read.await {
+        Ok(read) => read?,
+        Err(panicked) => return Err(ReloadError::Refused(panicked.to_string())),
+    };
+    let text = accepted::text(&config);
+    let own_hash = accepted::hash(&text);
+    let before = ops.condition.config.in_force().accepted;
+    // With the sections that need a restart as they are now.
+    accepted::laid_over(ops.condition.config.own(), &text).map_err(ReloadError::Refused)?;
+    let offered = NewPolicy { text: &text, hash: &own_hash, by, decided: true };
+    let policy = ops.store.accept_policy(&offered, ops.clock.now()).await.map_err(BackendError::from)?;
+    ops.orders.look(ops.clock.now()).await?;
+    if let Some(why) = ops.condition.config.in_force().refused {
+        return Err(ReloadError::Refused(why));
     }
+    let tokens = ops.condition.tokens.replace(&config);
+    // Also for tokens that came after the start.
+    let stay = config.api.tokens.is_empty() && !ops.condition.tokens.get().is_empty();
+    if stay && !needs_restart.iter().any(|key| key == "api.tokens") {
+        needs_restart.push("api.tokens".to_owned());
+    }
+    if tokens {
+        tracing::info!(tokens = config.api.tokens.len(), "the tokens of the API are those of the configuration now");
+    }
+    let changed = before.is_none_or(|before| before.hash != policy.hash);
+    let (version, hash) = (policy.version, policy.hash);
+    Ok((own_hash, Reloaded { version, hash, changed, tokens, needs_restart }))
 }

@@ -30,34 +30,32 @@ pub struct PushCheck {
     pub detail: String,
 }
 
-impl Ops {
-    /// Sends a request to where hubs would send theirs.
-    pub async fn check_push(&self) -> PushCheck {
-        let public_url = self.config.api.public_url.trim_end_matches('/').to_owned();
-        let paths = PushKind::ALL.map(|kind| format!("{public_url}{}", path(kind, "*"))).to_vec();
-        let found = |reachable, status, detail: String| {
-            let (public_url, paths) = (public_url.clone(), paths.clone());
-            PushCheck { public_url, paths, reachable, status, detail }
-        };
-        let Ok(url) = Url::parse(&format!("{public_url}{}", path(PushKind::WebSub, TOKEN))) else {
-            return found(
-                false,
-                None,
-                "push is off; set api.public_url to the address at which hubs reach this fleet".into(),
-            );
-        };
-        let Some(sender) = self.sender.get() else {
-            return found(false, None, "this process sends nothing".into());
-        };
-        let answer = (sender.send)(DeliveryRequest { url, fields: Vec::new(), body: Some(Vec::new()) }).await;
-        let reached = answer.outcome == DeliveryOutcome::Delivered && answer.detail.starts_with(REACHED);
-        let detail = match (reached, answer.status) {
-            (true, _) => "hubs can reach this fleet".to_owned(),
-            (false, Some(status)) => format!(
-                "something else answers at the public URL (status {status}): have the proxy pass /websub/ and /rsscloud/ to the schedulers"
-            ),
-            (false, None) => format!("the public URL cannot be reached: {}", answer.detail),
-        };
-        found(reached, answer.status, detail)
-    }
+/// Sends a request to where hubs would send theirs.
+pub async fn check_reach(ops: &Ops) -> PushCheck {
+    let public_url = ops.config.api.public_url.trim_end_matches('/').to_owned();
+    let paths = PushKind::ALL.map(|kind| format!("{public_url}{}", path(kind, "*"))).to_vec();
+    let found = |reachable, status, detail: String| {
+        let (public_url, paths) = (public_url.clone(), paths.clone());
+        PushCheck { public_url, paths, reachable, status, detail }
+    };
+    let Ok(url) = Url::parse(&format!("{public_url}{}", path(PushKind::WebSub, TOKEN))) else {
+        return found(
+            false,
+            None,
+            "push is off; set api.public_url to the address at which hubs reach this fleet".into(),
+        );
+    };
+    let Some(sender) = ops.sender.get() else {
+        return found(false, None, "this process sends nothing".into());
+    };
+    let answer = (sender.send)(DeliveryRequest { url, fields: Vec::new(), body: Some(Vec::new()) }).await;
+    let reached = answer.outcome == DeliveryOutcome::Delivered && answer.detail.starts_with(REACHED);
+    let detail = match (reached, answer.status) {
+        (true, _) => "hubs can reach this fleet".to_owned(),
+        (false, Some(status)) => format!(
+            "something else answers at the public URL (status {status}): have the proxy pass /websub/ and /rsscloud/ to the schedulers"
+        ),
+        (false, None) => format!("the public URL cannot be reached: {}", answer.detail),
+    };
+    found(reached, answer.status, detail)
 }

@@ -7,7 +7,7 @@ use super::audit::Who;
 use super::change::run_to_completion;
 use crate::error::ApiError;
 use crate::state::{Api, State};
-use scheduler::ops::config::ReloadError;
+use scheduler::ops::config::{self, ReloadError};
 use scheduler::wire::{ConfigView, ReloadView};
 
 /// `GET /config`
@@ -21,7 +21,7 @@ pub(crate) async fn reload(
     Extension(Who(who)): Extension<Who>,
 ) -> Result<Json<ReloadView>, ApiError> {
     let ops = api.ops.clone();
-    let reloaded = run_to_completion(async move { ops.reload_config(&who).await }).await?;
+    let reloaded = run_to_completion(async move { config::reload(&ops, &who).await }).await?;
     Ok(Json(ReloadView::of(reloaded)))
 }
 

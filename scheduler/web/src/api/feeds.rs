@@ -20,7 +20,7 @@ use crate::listing::ListParams;
 use crate::request::{Accepts, Body, Params, PathId};
 use crate::state::{Api, State};
 use scheduler::ops::backfill::Backfill;
-use scheduler::ops::unmove::TakenBack;
+use scheduler::ops::unmove::{self, TakenBack};
 use scheduler::ops::{AddFeed, AudienceEdit, EditFeed};
 use scheduler::wire::{AddedView, ExplainView, FeedView, List};
 use store::{FeedRef, HistoryEntry};
@@ -282,7 +282,7 @@ pub(crate) async fn refresh(
 pub(crate) async fn unmove(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
     api.may_touch(id).await?;
     let ops = api.ops.clone();
-    let taken = run_to_completion(async move { ops.unmove(id).await }).await?;
+    let taken = run_to_completion(async move { unmove::unmove(&ops, id).await }).await?;
     match taken.ok_or_else(|| ApiError::no_feed(id))? {
         TakenBack::Done(feed) => Ok(Json(api.view(*feed))),
         TakenBack::NotMoved => Err(conflict(&api.feed(id).await?, "has not moved; nothing is taken back")),

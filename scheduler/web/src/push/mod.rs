@@ -35,7 +35,7 @@ fn value(pairs: &[(String, String)], name: &str) -> String {
 
 /// `POST /push/check`: whether hubs can reach this fleet.
 pub(crate) async fn check_reach(State(api): State<Api>) -> Json<PushCheck> {
-    Json(api.ops.check_push().await)
+    Json(check::check_reach(&api.ops).await)
 }
 
 /// `GET /websub/{token}`: a hub verifies a request, or refuses it.
