@@ -181,8 +181,23 @@ impl Browser {
         found.as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
     }
 
+    /// Moves the mouse over the middle of an element; without one, to the corner of the page.
+    pub(crate) async fn hover(&self, selector: Option<&str>) {
+        let (mut x, mut y) = (json!(1), json!(1));
+        if let Some(selector) = selector {
+            let middle = format!(
+                "const at = document.querySelector({}); at.scrollIntoView({{ block: 'center' }}); \
+                 const box = at.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]",
+                json!(selector)
+            );
+            let mut middle = self.eval(&middle).await;
+            (x, y) = (middle[0].take(), middle[1].take());
+        }
+        self.devtools("Input.dispatchMouseEvent", json!({ "type": "mouseMoved", "x": x, "y": y })).await;
+    }
+
     /// Presses a key that is no text.
-    async fn press(&self, key: &str, code: u32, text: &str) {
+    pub(crate) async fn press(&self, key: &str, code: u32, text: &str) {
         let event =
             |kind: &str| json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text });
         self.devtools("Input.dispatchKeyEvent", event("keyDown")).await;
@@ -251,7 +266,8 @@ impl Browser {
         }
     }
 
-    /// Checks in both colour schemes that nothing is wider than the screen, lacks contrast, or lacks a text alternative.
+    /// Checks in both colour schemes that nothing is wider than the screen, lacks contrast, lacks a text alternative, or comes from
+    /// another server.
     pub(crate) async fn check(&self, name: &str) {
         for scheme in SCHEMES {
             self.check_in(name, scheme).await;
@@ -277,6 +293,9 @@ impl Browser {
         let widths = self.eval("return [document.documentElement.scrollWidth, innerWidth]").await;
         let [page, screen] = [0, 1].map(|index| widths[index].as_u64().unwrap());
         assert!(page <= screen, "{name} is {page} wide, the {} {screen}", self.device.name);
+        let foreign = "return performance.getEntriesByType('resource').map((one) => one.name) \
+                       .filter((name) => new URL(name).origin != location.origin)";
+        assert_eq!(self.eval(foreign).await, json!([]), "{name} loads from other servers");
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.devtools("Emulation.setEmulatedMedia", features).await;
         let wrong = self.eval(include_str!("accessible.js")).await;

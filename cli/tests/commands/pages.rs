@@ -124,16 +124,33 @@ async fn the_apis_reference_is_rendered_in_the_browser_from_this_server_alone() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_charts_values_are_read_with_the_keyboard() {
+async fn a_charts_values_are_read_with_the_keyboard_and_with_the_mouse() {
     let (fleet, url) = fleet(&[]).await;
     fleet.done(&["feed", "add", &url]);
     let browser = Browser::open(DESKTOP).await;
     browser.go(&fleet.server).await;
     browser.until("document.querySelector('#pulse').textContent.trim() == 'live'").await;
-    browser.eval("document.querySelector('[data-chart=polls]').focus()").await;
-    browser.until("document.querySelector('.readout').textContent.startsWith('now: not modified')").await;
-    browser.eval("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'Home' }))").await;
-    browser.until("document.querySelector('.readout').textContent.includes(' ago: not modified')").await;
+    // A chart of three points has one between its ends.
+    browser.until("document.querySelector('[data-values]').dataset.values.split('|').length > 3").await;
+    let shown = |words: &str| format!("document.querySelector('.readout').textContent{words}");
+    let (now, past) = (shown(".startsWith('now: not modified')"), shown(".includes(' ago: not modified')"));
+    browser.reach("[data-chart=polls]").await;
+    browser.until(&now).await;
+    browser.press("ArrowLeft", 37, "").await;
+    browser.until(&past).await;
+    browser.press("ArrowRight", 39, "").await;
+    browser.until(&now).await;
+    browser.press("Home", 36, "").await;
+    browser.until(&past).await;
+    browser.press("End", 35, "").await;
+    browser.until(&now).await;
+    browser.tab().await;
+    browser.until(&shown(" == ''")).await;
+
+    browser.hover(Some("[data-chart=polls]")).await;
+    browser.until(&past).await;
+    browser.hover(None).await;
+    browser.until(&shown(" == ''")).await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 
@@ -278,6 +295,37 @@ async fn one_login_opens_all_pages_and_forged_forms_are_refused() {
     browser.click(".out button").await;
     browser.until("location.pathname == '/login'").await;
     browser.go(&format!("{}/feeds/1", fleet.server)).await;
+    browser.until("location.pathname == '/login'").await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_that_is_no_longer_shown_because_the_login_has_ended_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fleet.toml");
+    let token = format!("[[api.tokens]]\nname = \"do\"\ntoken = \"{TOKEN}\"\nrole = \"write\"\n");
+    std::fs::write(&file, token).unwrap();
+    let (fleet, url) = fleet(&["--config", file.to_str().unwrap()]).await;
+    let post = async |path: &str, body: serde_json::Value| {
+        let request = reqwest::Client::new().post(format!("{}/api/v1/{path}", fleet.server)).bearer_auth(TOKEN);
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        assert!(request.send().await.unwrap().status().is_success(), "{path}");
+    };
+    for path in ["", "?two", "?three"] {
+        post("feeds", json!({ "url": format!("{url}{path}") })).await;
+    }
+    let browser = Browser::open(DESKTOP).await;
+    browser.go(&format!("{}/login?next=requeues", fleet.server)).await;
+    browser.fill("input[name=token]", TOKEN).await;
+    browser.click("#main button").await;
+    browser.until("location.pathname == '/requeues'").await;
+    post("requeue", json!({ "filter": { "all": true }, "rate": 0.01 })).await;
+    browser.go(&format!("{}/requeues", fleet.server)).await;
+    browser.until("document.querySelector('.running')").await;
+    browser.devtools("Network.clearBrowserCookies", json!({})).await;
+    browser.until("document.querySelector('#requeues [role=alert]')").await;
+    browser.check("requeues-logged-out").await;
+    browser.click("#requeues [role=alert] a").await;
     browser.until("location.pathname == '/login'").await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }

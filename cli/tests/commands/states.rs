@@ -5,6 +5,7 @@ use common::time::{Clock, SystemClock};
 use common::url::FeedId;
 use load_tests::origin::feed::Feed;
 use load_tests::origin::script::Script;
+use load_tests::{Origin, loopback};
 use serde_json::{Value, json};
 use store::sqlite::SqliteStore;
 use store::{FeedChange, Feeds, Upkeep};
@@ -47,7 +48,7 @@ async fn in_all_states(data: &str) -> Fleet {
     fleet.until(&["feed", "list", "--json"], |out| polled(out) == 8);
 
     let mut fleet = fleet;
-    let origin = std::mem::replace(&mut fleet.origin, load_tests::origin::Origin::start().await.unwrap());
+    let origin = std::mem::replace(&mut fleet.origin, Origin::start().await.unwrap());
     fleet.stop();
     // What takes months, or kills workers.
     let store = SqliteStore::open(&format!("sqlite://{data}/feedfleet.db")).await.unwrap();
@@ -104,6 +105,69 @@ async fn look_at_states(device: Device) {
     browser.check("add-refused").await;
 }
 
+/// States of hosts and of what an operator began, while feeds are polled.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_state_of_a_fleet_that_polls_is_accessible() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fleet.toml");
+    std::fs::write(&file, "[secrets]\nkey = \"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\"\n").unwrap();
+    let fleet = Fleet::start(&["--config", file.to_str().unwrap()]).await;
+    let origin = Origin::listen(&loopback(5, 0)).await.unwrap();
+    let host = |number: usize| origin.address(number).to_string();
+    for (path, script) in [
+        ("/read", Script::feed(Feed::rss().title("Harbour news").initial(3))),
+        ("/blocked", Script::feed(Feed::rss())),
+        ("/failed", Script::status(502)),
+        ("/held", Script::status(429).header("Retry-After", "7200")),
+        ("/wall-1", Script::status(403)),
+        ("/wall-2", Script::status(403)),
+        ("/wall-3", Script::status(403)),
+    ] {
+        origin.set(path, script);
+    }
+    post(&fleet, &format!("hosts/{}/block", host(1)), &json!({ "for": 7200 })).await;
+    let places = ["/read", "/blocked", "/failed", "/held", "/wall-1", "/wall-2", "/wall-3"];
+    for (place, path) in places.into_iter().enumerate() {
+        post(&fleet, "feeds", &json!({ "url": origin.url_on(place.min(4), path) })).await;
+    }
+    let polled = |out: &str| out.lines().filter(|line| line.contains("\"last_polled\":\"")).count();
+    fleet.until(&["feed", "list", "--json"], |out| polled(out) == places.len() - 1);
+    post(&fleet, "subscriptions", &json!({ "kind": "webhook", "target": "https://hooks.example/one" })).await;
+    post(&fleet, "subscriptions/1/pause", &json!(null)).await;
+    post(&fleet, "requeue", &json!({ "filter": { "all": true }, "rate": 0.01 })).await;
+    fleet.done(&["requeue", "cancel", "1"]);
+
+    let browser = Browser::open(PHONE).await;
+    for (id, said) in [
+        (2, "Nothing is polled on its host at present."),
+        (3, "The last poll failed"),
+        (4, "Its server asked us to wait."),
+        (5, "Nothing is polled on its host at present."),
+    ] {
+        browser.go(&format!("{}/feeds/{id}", fleet.server)).await;
+        browser.until(&format!("document.body.textContent.includes({})", json!(said))).await;
+        let path = places[id - 1];
+        browser.check(&format!("polled-feed{path}")).await;
+        browser.go(&format!("{}/status?url={}", fleet.server, origin.url_on((id - 1).min(4), path))).await;
+        browser.check(&format!("polled-status{path}")).await;
+    }
+    for (path, said) in [
+        (String::new(), "Worst hosts"),
+        (format!("hosts/{}", host(1)), "It is blocked until"),
+        (format!("hosts/{}", host(3)), "held at its server's request until"),
+        (format!("hosts/{}", host(4)), "It refuses us and rests until"),
+        ("hosts".to_owned(), "Not polled at present"),
+        ("requeues".to_owned(), "cancelled"),
+        ("subscriptions".to_owned(), "paused"),
+        ("subscriptions/1".to_owned(), "paused"),
+    ] {
+        browser.go(&format!("{}/{path}", fleet.server)).await;
+        browser.until(&format!("document.body.textContent.includes({})", json!(said))).await;
+        browser.check(&format!("polled-{}", path.replace('/', "-"))).await;
+    }
+    fleet.stop();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_state_is_accessible_on_a_phone() {
     look_at_states(PHONE).await;
@@ -133,6 +197,10 @@ async fn pages_without_rows_and_those_of_a_reader_are_accessible() {
     };
     std::fs::write(&file, token("write", WRITE) + &token("read", READ)).unwrap();
     let fleet = Fleet::start(&["--config", file.to_str().unwrap()]).await;
+    let added = reqwest::Client::new().post(format!("{}/api/v1/feeds", fleet.server)).bearer_auth(WRITE);
+    let url = json!({ "url": fleet.origin.url("/read") }).to_string();
+    let added = added.header("content-type", "application/json").body(url).send().await.unwrap();
+    assert_eq!(added.status(), 201);
     let browser = Browser::open(PHONE).await;
     browser.go(&format!("{}/login", fleet.server)).await;
     browser.fill("input[name=token]", "not the token at all").await;
@@ -142,9 +210,9 @@ async fn pages_without_rows_and_those_of_a_reader_are_accessible() {
     browser.fill("input[name=token]", READ).await;
     browser.click("#main button").await;
     browser.until("document.body.textContent.includes('Log out')").await;
-    for path in ["", "feeds", "hosts", "requeues", "subscriptions", "config"] {
+    for path in ["", "entries", "feeds", "feeds/1", "hosts", "requeues", "subscriptions", "audit", "config", "status"] {
         browser.go(&format!("{}/{path}", fleet.server)).await;
-        browser.check(&format!("reader-{path}")).await;
+        browser.check(&format!("reader-{}", path.replace('/', "-"))).await;
     }
 }
 

@@ -48,7 +48,7 @@ const STATES: [State; 8] = [
         name: "held",
         before: || Script::status(429).header("Retry-After", "3600"),
         verdict: "Yes, but its server asked us to wait.",
-        sentences: &["Its server asked us to wait. We do, and nothing polls it before", "not even a ping."],
+        sentences: &["Its server asked us to wait. We do, and nothing polls it, not even a ping. The wait ends"],
         rescued: false,
     },
     State {
@@ -56,7 +56,8 @@ const STATES: [State; 8] = [
         before: || Script::status(404),
         verdict: "Not any more: it failed for too long.",
         sentences: &[
-            "so it is not polled any more. When it is fixed, send a ping with its address: it is polled once, within 3 s.",
+            "so it is not polled any more.",
+            "When it is fixed, send a ping with its address: it is polled once, within 3 s.",
         ],
         rescued: true,
     },
@@ -223,7 +224,7 @@ async fn what_the_publishers_page_says_while_an_operator_stops_polls_is_what_hap
     let paused = "All polling is paused at present: no feed is polled before it is resumed.";
     let says: [(usize, &str, &[&str]); 3] = [
         (0, "Not any more: it was removed.", &["Nobody subscribes to it here any more. A ping does not change that."]),
-        (1, "Yes, its first poll is still to come.", &["Nothing is polled on its host before", paused]),
+        (1, "Yes, its first poll is still to come.", &["Nothing is polled on its host at present.", paused]),
         (2, "Yes, it is read.", &[paused]),
     ];
     let asked = [1, 0, 1];

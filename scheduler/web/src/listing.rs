@@ -1,6 +1,7 @@
 //! The parameters of a list of feeds, which the API and the search page share.
 
 use common::host::HostKey;
+use common::host_name::HostName;
 use common::labels::{LONGEST_EXTERNAL_ID, LONGEST_LABEL};
 use common::outcome::FailureKind;
 use common::policy::{Category, Status};
@@ -9,7 +10,7 @@ use serde::Deserialize;
 use crate::error::ApiError;
 use crate::request::limit;
 use crate::state::Api;
-use store::{FeedQuery, FeedSort};
+use store::{FeedQuery, FeedSort, HostQuery};
 
 /// The parameters of `GET /feeds`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -95,6 +96,26 @@ pub(crate) fn named<T: Copy>(
     let names = || all.iter().copied().map(name).collect::<Vec<_>>().join(", ");
     found.map(Some).ok_or_else(|| ApiError::bad(format!("{parameter} must be one of {}", names())))
 }
+
+/// Returns the hosts that a text means: of a bare name those with feeds, whatever their ports, the one with the usual port first.
+/// Anything else means itself.
+pub(crate) async fn hosts_meant(api: &Api, text: &str) -> Result<Vec<String>, ApiError> {
+    let Ok(name @ HostName::Name(_)) = text.parse() else { return Ok(vec![text.to_owned()]) };
+    let mut keys = api.ops.host_keys(&name).await?;
+    let usual = format!("{}:{USUAL_PORT}", name.name());
+    if keys.len() > 1 {
+        let known = api.ops.store.hosts(&HostQuery::of_name(name.name()), api.ops.clock.now()).await?.items;
+        keys = known.into_iter().filter(|host| host.feeds > 0).map(|host| host.host).collect();
+    }
+    keys.sort_by_key(|key| key.as_str() != usual);
+    if keys.is_empty() {
+        return Ok(vec![usual]);
+    }
+    Ok(keys.iter().map(ToString::to_string).collect())
+}
+
+/// The port of hosts that nobody names a port of.
+const USUAL_PORT: u16 = 443;
 
 pub(crate) fn host_key(text: &str) -> Result<HostKey, ApiError> {
     let has_port = text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());

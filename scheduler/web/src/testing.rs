@@ -168,12 +168,21 @@ impl Fleet {
 
     /// Stores a poll that failed and left the feed with this state and its status.
     pub(crate) async fn store_state(&self, feed: &common::feed::Feed, state: common::policy::PollState) {
-        let now = self.clock.now();
         let outcome = Outcome::Failed { failure: common::outcome::FailureKind::Status, detail: String::new() };
-        let report = FetchReport {
-            http_status: Some(404),
-            ..FetchReport::of(feed.id, feed.version, feed.host.clone(), now, outcome)
-        };
+        self.store_poll(feed, state, outcome, Some(404)).await;
+    }
+
+    /// Stores a poll that ended so and left the feed with this state and its status.
+    pub(crate) async fn store_poll(
+        &self,
+        feed: &common::feed::Feed,
+        state: common::policy::PollState,
+        outcome: Outcome,
+        http_status: Option<u16>,
+    ) {
+        let now = self.clock.now();
+        let report =
+            FetchReport { http_status, ..FetchReport::of(feed.id, feed.version, feed.host.clone(), now, outcome) };
         let (terms, next_due) = (Terms::default(), feed.next_due);
         let decision =
             Decision { state, status: feed.status, next_due, terms, host_hold: None, notices: Notices::default() };
@@ -190,8 +199,12 @@ impl Fleet {
         let outcome = Outcome::Modified(Box::new(Document { validators, ..document }));
         let mut terms = Terms::default();
         terms.push(Rule::Category, now.after(Duration::from_secs(6000)));
-        let state =
-            common::policy::PollState { last_polled: Some(now), last_outcome: Some(outcome.kind()), ..feed.state };
+        let state = common::policy::PollState {
+            last_polled: Some(now),
+            last_success: Some(now),
+            last_outcome: Some(outcome.kind()),
+            ..feed.state
+        };
         let report = FetchReport {
             duration: Duration::from_millis(250),
             http_status: Some(200),

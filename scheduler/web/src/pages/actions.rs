@@ -88,8 +88,23 @@ impl Action {
     }
 }
 
-/// Returns what a page says after an action of this name.
-pub(super) fn said(done: &str) -> Option<&'static str> {
+/// What a page says instead while no feed is polled: of one feed, and of several.
+const WHILE_PAUSED: [(&str, &str, &str); 4] = [
+    ("added", "The feed is added. Its first poll follows after polling is resumed.", ""),
+    ("refresh", "It will be polled after polling is resumed.", "Polled after polling is resumed"),
+    ("resume", "It is active again, and will be polled after polling is resumed.", "Resumed"),
+    (
+        "requeue",
+        "Its penalty is lifted; it will be polled after polling is resumed.",
+        "Requeued without penalty, polled after polling is resumed",
+    ),
+];
+
+/// Returns what a page says after an action of this name; `paused` if no feed is polled at present.
+pub(super) fn said(done: &str, paused: bool) -> Option<&'static str> {
+    if let Some((_, said, _)) = WHILE_PAUSED.iter().find(|(name, ..)| paused && *name == done) {
+        return Some(said);
+    }
     match done {
         "added" => Some("The feed is added. Its first poll follows soon."),
         "known" => Some("The feed was known already."),
@@ -99,13 +114,14 @@ pub(super) fn said(done: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns what the list says after an action on several feeds: its name, how many it was done to, how many it was refused for, and
+/// Returns what the list says after an action on several feeds, `paused` if no feed is polled at present: its name, how many it was done to, how many it was refused for, and
 /// how many there was no time for.
-pub(super) fn said_of_several(done: &str) -> Option<String> {
+pub(super) fn said_of_several(done: &str, paused: bool) -> Option<String> {
     let mut parts = done.split('.');
     let (name, changed, refused) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.parse::<u64>().ok()?);
     let not_yet = parts.next().map_or(Some(0), |part| part.parse::<u64>().ok())?;
-    let (.., said) = ACTIONS.iter().find(|(_, known, ..)| *known == name)?;
+    let (.., usual) = ACTIONS.iter().find(|(_, known, ..)| *known == name)?;
+    let said = WHILE_PAUSED.iter().find(|(known, ..)| paused && *known == name).map_or(usual, |(.., said)| said);
     let of = |number: u64| super::words::counted(number, "feed", "feeds");
     let left = match refused {
         0 => String::new(),

@@ -1,6 +1,7 @@
 //! What a publisher can mend, from what is remembered of the last polls.
 
 use common::feed::Feed;
+use common::last_error::ErrorKind;
 use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::Status;
 
@@ -17,9 +18,9 @@ pub(super) fn of(feed: &Feed) -> Vec<&'static str> {
     // An address that this fleet may not dial is its operator's business.
     let boxed = state.penalty.filter(|penalty| penalty.kind != FailureKind::RefusedAddress);
     advice.extend(boxed.map(|penalty| failure(penalty.kind, state.last_status)));
-    let failed = state.last_outcome == Some(OutcomeKind::Failed);
-    if state.penalty.is_none() && failed && state.last_status.is_some_and(|status| status >= 400) {
-        advice.push(failure(FailureKind::Status, state.last_status));
+    if state.penalty.is_none() && state.last_outcome == Some(OutcomeKind::Failed) {
+        let kind = last_failure(feed).filter(|kind| *kind != FailureKind::RefusedAddress);
+        advice.extend(kind.map(|kind| failure(kind, state.last_status)));
     }
     if state.throttles > 0 && state.hold_until.is_some() {
         advice.push("The server asks us to slow down (429 or 503), and its Retry-After header says for how long. We keep to it.");
@@ -39,6 +40,15 @@ pub(super) fn of(feed: &Feed) -> Vec<&'static str> {
         advice.push("It was found at another address and is now polled here, because that one redirects permanently.");
     }
     advice
+}
+
+/// Returns how the last poll failed.
+fn last_failure(feed: &Feed) -> Option<FailureKind> {
+    let is_refused = feed.state.last_status.is_some_and(|status| status >= 400);
+    match feed.last_error.as_ref().map(|error| error.kind) {
+        Some(ErrorKind::Failed(kind)) => Some(kind),
+        _ => is_refused.then_some(FailureKind::Status),
+    }
 }
 
 fn failure(kind: FailureKind, status: Option<u16>) -> &'static str {

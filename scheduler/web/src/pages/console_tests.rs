@@ -206,9 +206,9 @@ async fn the_audit_names_the_feeds_of_a_form_and_what_became_of_it() {
 
 #[test]
 fn what_there_was_no_time_for_is_said() {
-    let said = super::actions::said_of_several("remove.400.1.599").unwrap();
+    let said = super::actions::said_of_several("remove.400.1.599", false).unwrap();
     assert_eq!(said, "Removed: 400 feeds. Left as it was: 1 feed. There was no time for 599 feeds: tick them again.");
-    assert_eq!(super::actions::said_of_several("remove.1.0.x"), None);
+    assert_eq!(super::actions::said_of_several("remove.1.0.x", false), None);
 }
 
 #[tokio::test]

@@ -13,7 +13,8 @@ use common::url::FeedId;
 
 use super::frame::{Frame, answer};
 use super::lists::{EntryLine, entry_line};
-use super::outlook::{self, Outlook, Waits};
+use super::outlook::{self, Outlook};
+use super::waits::{Next, Stops, Waits};
 use super::words::{self, Moment};
 use super::{actions, advice};
 use crate::error::ApiError;
@@ -39,14 +40,14 @@ struct FeedPage {
     feed: FeedView,
     explain: ExplainView,
     terms: Vec<TermLine>,
-    next: Option<Moment>,
+    next: Option<Next>,
     last_polled: Option<Moment>,
     last_changed: Option<Moment>,
     subscribers: String,
     entries: String,
     advice: Vec<&'static str>,
     outlook: Outlook,
-    said: Vec<(&'static str, String)>,
+    said: Vec<(&'static str, Said)>,
     about: Vec<(String, String)>,
     polls: Vec<PollLine>,
     news: Vec<EntryLine>,
@@ -66,6 +67,22 @@ struct TermLine {
     due: Moment,
 }
 
+/// Words around a time.
+struct Said {
+    text: String,
+    at: Option<Moment>,
+}
+
+impl Said {
+    fn text(text: String) -> Self {
+        Said { text, at: None }
+    }
+
+    fn at(at: Timestamp, now: Timestamp) -> Self {
+        Said { text: String::new(), at: Some(Moment::of(at, now)) }
+    }
+}
+
 /// One poll of the timeline.
 pub(super) struct PollLine {
     pub(super) class: &'static str,
@@ -79,6 +96,10 @@ pub(super) struct PollLine {
 impl FeedPage {
     fn is_active(&self) -> bool {
         self.feed.status == Status::Active
+    }
+
+    fn status(&self) -> &'static str {
+        words::feed_status(self.feed.status)
     }
 
     /// What "resume" ends: see the API.
@@ -100,7 +121,7 @@ pub(super) async fn page(
         _ => error,
     })?;
     let now = frame.now;
-    let waits = outlook::waits(&api, &feed, now).await?;
+    let waits = Stops::now(&api.ops, now).await?.of(&feed);
     let explain = explain::of(&api, &feed).await?;
     let history = api.ops.store.history(feed.id).await?.unwrap_or_default();
     let news = {
@@ -108,7 +129,8 @@ pub(super) async fn page(
         let entries = api.ops.store.newest_entries(Some(feed.id), ENTRIES).await?;
         entries.into_iter().map(|entry| entry_line(entry, now)).collect()
     };
-    let done = params.done.as_deref().and_then(actions::said).unwrap_or_default();
+    let said = |done| actions::said(done, waits.is_all());
+    let done = params.done.as_deref().and_then(said).unwrap_or_default();
     let page = FeedPage { news, done, ..shown(&api, frame, feed, waits, explain, &history) };
     answer(StatusCode::OK, &page)
 }
@@ -124,7 +146,7 @@ fn shown(
     let now = frame.now;
     let moment = |at: Timestamp| Moment::of(at, now);
     let terms = explain.terms.iter().map(|term| TermLine { text: term.text.clone(), due: moment(term.due) }).collect();
-    let (next, advice) = (feed.due().map(|due| Moment::due(due, now)), advice::of(&feed));
+    let (next, advice) = (waits.next(&feed, now), advice::of(&feed));
     let outlook = outlook::of(&feed, waits, &api.ops.condition.config.get().policy, now);
     let view = api.view(feed);
     FeedPage {
@@ -186,35 +208,36 @@ pub(super) fn outcome_class(kind: OutcomeKind) -> &'static str {
 }
 
 /// What the server and the feed say of themselves.
-fn said(feed: &FeedView, now: Timestamp) -> Vec<(&'static str, String)> {
-    let text = |text: &Option<String>| text.clone();
+fn said(feed: &FeedView, now: Timestamp) -> Vec<(&'static str, Said)> {
+    let said = Said::text;
+    let text = |text: &Option<String>| text.clone().map(said);
     let hints = hints(&feed.hints);
     let labels = Some(feed.marks.labels.join(", ")).filter(|labels| !labels.is_empty());
     let all = [
-        ("Labels", labels),
+        ("Labels", labels.map(said)),
         ("Caller's id", text(&feed.marks.external_id)),
-        ("Last status", feed.last_status.map(words::status)),
+        ("Last status", feed.last_status.map(words::status).map(said)),
         ("ETag", text(&feed.etag)),
         ("Last-Modified", text(&feed.last_modified)),
-        ("No requests before", feed.hold_until.map(|at| format!("{} ({})", words::full(at), words::relative(at, now)))),
-        ("When to poll it", (!hints.is_empty()).then_some(hints)),
+        ("Wait that its server asked for ends", feed.hold_until.map(|at| Said::at(at, now))),
+        ("When to poll it", (!hints.is_empty()).then_some(hints).map(said)),
         ("Moved from", text(&feed.moved_from)),
         ("Next page", text(&feed.onward.next)),
         ("Archive before it", text(&feed.onward.prev_archive)),
         ("Wants to be read at", text(&feed.onward.new_feed_url)),
-        ("Its end", feed.onward.expired.then(|| "nothing will follow".to_owned())),
+        ("Its end", feed.onward.expired.then(|| said("nothing will follow".to_owned()))),
         ("Complete", completeness(feed, now)),
-        ("Older entries", feed.archive.as_ref().map(|archive| format!("being read: {} pages so far", archive.pages))),
-        ("Silent since", feed.silent_since.map(|at| format!("{} ({})", words::full(at), words::relative(at, now)))),
-        ("Content hash", feed.content_hash.map(|hash| hash.to_string())),
+        ("Older entries", feed.archive.as_ref().map(|it| said(format!("being read: {} pages so far", it.pages)))),
+        ("Silent since", feed.silent_since.map(|at| Said::at(at, now))),
+        ("Content hash", feed.content_hash.map(|hash| said(hash.to_string()))),
     ];
     all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// Whether entries may be missing; nothing before it was read.
-fn completeness(feed: &FeedView, now: Timestamp) -> Option<String> {
-    let gap = |since| format!("entries after {} ({}) may be missing", words::full(since), words::relative(since, now));
-    feed.last_success.map(|_| feed.gap_since.map_or_else(|| "no entry can be missing".to_owned(), gap))
+fn completeness(feed: &FeedView, now: Timestamp) -> Option<Said> {
+    let gap = |since| Said { text: "entries may be missing since ".to_owned(), at: Some(Moment::of(since, now)) };
+    feed.last_success.map(|_| feed.gap_since.map_or_else(|| Said::text("no entry can be missing".to_owned()), gap))
 }
 
 /// What the feed says about itself, as the page writes it.

@@ -52,7 +52,7 @@ pub(super) async fn page(
     Params(params): Params<FleetParams>,
 ) -> Result<Response, ApiError> {
     let shown = Shown::now(&api.ops, live.ring()).await?;
-    let done = params.done.as_deref().and_then(actions::said).unwrap_or_default();
+    let done = params.done.as_deref().and_then(|done| actions::said(done, false)).unwrap_or_default();
     let lists = {
         // Some entries are read with all their text.
         let _turn = api.console_turn().await?;

@@ -41,6 +41,8 @@ struct HostsPage {
     /// The number of hosts with feeds; empty behind the first page.
     count: String,
     paging: Paging,
+    /// All polling is paused.
+    paused: bool,
 }
 
 struct Row {
@@ -89,8 +91,9 @@ pub(super) async fn list(
     let (troubled, more_troubled) = if first { troubled(&api, frame.now).await? } else { (Vec::new(), 0) };
     let count = if first { counted(&api, &page).await? } else { String::new() };
     let rows = page.items.into_iter().map(|state| row(state, frame.now)).collect();
+    let paused = api.ops.store.paused().await?;
     let frame = frame.around("hosts");
-    answer(StatusCode::OK, &HostsPage { frame, by_feeds, troubled, more_troubled, rows, count, paging })
+    answer(StatusCode::OK, &HostsPage { paused, frame, by_feeds, troubled, more_troubled, rows, count, paging })
 }
 
 /// How many hosts have feeds; empty as long as new ones are not counted.
@@ -138,10 +141,13 @@ fn notes(view: &HostView, now: Timestamp) -> Vec<Note> {
     let until = |class, text, at: Option<Timestamp>| {
         Some(Note { class, text, until: Moment::of(at.filter(|at| *at > now)?, now) })
     };
+    // The rest of a host that refuses us is kept as a hold, too: its server asked for no such thing.
+    let rest = view.refusing.as_ref().map(|refusing| refusing.until);
+    let held = view.hold_until.filter(|until| rest.is_none_or(|rest| *until > rest));
     let notes = [
         until("warn", "blocked", view.blocked_until),
-        until("warn", "held at its server's request", view.hold_until),
-        until("bad", "refuses us", view.refusing.as_ref().map(|refusing| refusing.until)),
+        until("warn", "held at its server's request", held),
+        until("bad", "refuses us", rest),
     ];
     notes.into_iter().flatten().collect()
 }

@@ -11,6 +11,7 @@ use common::time::Timestamp;
 
 use super::frame::Frame;
 use super::shown::Shown;
+use super::waits::Stops;
 use super::words::{self, Moment};
 use crate::session::Caller;
 use scheduler::error::BackendError;
@@ -106,6 +107,7 @@ pub(super) async fn fragments(ops: &Ops, shown: &Shown) -> Result<BTreeMap<&'sta
 
 pub(super) async fn lists(ops: &Ops, shown: &Shown) -> Result<Lists, BackendError> {
     let (stats, now) = (&shown.stats, shown.now);
+    let stops = Stops::now(ops, now).await?;
     let count = |(name, number): (&String, &u64), filter: &str| Count {
         name: FailureKind::from_name(name).map_or_else(|| words::spaced(name), |kind| words::failure(kind).to_owned()),
         query: format!("{filter}={name}"),
@@ -123,9 +125,9 @@ pub(super) async fn lists(ops: &Ops, shown: &Shown) -> Result<Lists, BackendErro
         categories: categories(stats),
         statuses: nonzero(&stats.by_status, "status"),
         penalised: nonzero(&stats.penalised, "status=active&failure"),
-        failing: failing(ops, stats, now).await?,
+        failing: failing(ops, stats, &stops, now).await?,
         // In a large fleet the schedule alone knows what is next.
-        next: if stats.schedule_unavailable.is_some() { Vec::new() } else { next(ops, now).await? },
+        next: if stats.schedule_unavailable.is_some() { Vec::new() } else { next(ops, &stops, now).await? },
         worst: worst(ops, now).await?,
         news: news(ops, now).await?,
         empty: stats.feeds == 0,
@@ -153,30 +155,38 @@ fn categories(stats: &StatsView) -> Vec<Share> {
 }
 
 /// Some feeds of each kind of trouble.
-async fn failing(ops: &Ops, stats: &StatsView, now: Timestamp) -> Result<Vec<FeedLine>, BackendError> {
+async fn failing(ops: &Ops, stats: &StatsView, stops: &Stops, now: Timestamp) -> Result<Vec<FeedLine>, BackendError> {
     let mut lines = Vec::new();
     for kind in FailureKind::ALL.iter().filter(|kind| stats.penalised.get(kind.as_str()).is_some_and(|n| *n > 0)) {
         let query =
             FeedQuery { failure: Some(*kind), status: Some(Status::Active), limit: FAILING, ..FeedQuery::default() };
-        lines.extend(ops.store.feeds(&query).await?.items.iter().map(|feed| trouble(feed, *kind, now)));
+        lines.extend(ops.store.feeds(&query).await?.items.iter().map(|feed| trouble(stops, feed, *kind, now)));
     }
     lines.truncate(ROWS);
     Ok(lines)
 }
 
-fn trouble(feed: &Feed, kind: FailureKind, now: Timestamp) -> FeedLine {
-    let next = feed.next_due.map_or_else(|| "never".to_owned(), |due| words::due(due, now));
+fn trouble(stops: &Stops, feed: &Feed, kind: FailureKind, now: Timestamp) -> FeedLine {
+    let next = next_poll(stops, feed, now);
     let failures = feed.state.consecutive_failures;
     let why = feed.last_error.as_ref().map_or_else(|| words::failure(kind).to_owned(), LastError::short);
     let times = if failures > 1 { format!(", {failures} times in a row") } else { String::new() };
     line(feed, format!("{why}{times}, next {next}"))
 }
 
-async fn next(ops: &Ops, now: Timestamp) -> Result<Vec<FeedLine>, BackendError> {
+async fn next(ops: &Ops, stops: &Stops, now: Timestamp) -> Result<Vec<FeedLine>, BackendError> {
     let limit = u32::try_from(ROWS).unwrap_or(u32::MAX);
     let query = FeedQuery { status: Some(Status::Active), sort: FeedSort::NextDue, limit, ..FeedQuery::default() };
-    let due = |feed: &Feed| feed.due().map_or_else(String::new, |due| words::due(due, now));
-    Ok(ops.feeds(&query).await?.items.iter().map(|feed| line(feed, due(feed))).collect())
+    Ok(ops.feeds(&query).await?.items.iter().map(|feed| line(feed, next_poll(stops, feed, now))).collect())
+}
+
+/// When a feed is polled next, in words.
+fn next_poll(stops: &Stops, feed: &Feed, now: Timestamp) -> String {
+    match stops.of(feed).next(feed, now) {
+        None => "not planned".to_owned(),
+        Some(next) if next.when_resumed => "when polling is resumed".to_owned(),
+        Some(next) => next.at.relative,
+    }
 }
 
 fn line(feed: &Feed, note: String) -> FeedLine {

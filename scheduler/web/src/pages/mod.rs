@@ -20,6 +20,8 @@ mod files;
 mod fleet;
 mod form;
 mod frame;
+#[cfg(test)]
+mod host_tests;
 mod hosts;
 mod lists;
 mod live;
@@ -41,6 +43,7 @@ mod status;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
+mod waits;
 mod words;
 
 use std::sync::Arc;

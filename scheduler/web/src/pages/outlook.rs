@@ -10,20 +10,8 @@ use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{Status, rest_after_poll};
 use common::time::Timestamp;
 
+use super::waits::{Next, Waits};
 use super::words::{self, Moment};
-use crate::error::ApiError;
-use crate::state::Api;
-
-/// What may keep a feed waiting besides its own due time.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Waits {
-    /// All polling is paused.
-    pub(super) paused: bool,
-    /// Refreshes and pings are served all the same.
-    pub(super) refreshes: bool,
-    /// Until when nothing polls its host: its server asked for that, or an operator did.
-    pub(super) host: Option<Timestamp>,
-}
 
 /// A feed's state in a sentence, and what follows from it.
 pub(super) struct Outlook {
@@ -42,23 +30,13 @@ pub(super) struct Line {
     pub(super) after: String,
 }
 
-/// Returns what keeps a feed waiting besides its own due time.
-pub(super) async fn waits(api: &Api, feed: &Feed, now: Timestamp) -> Result<Waits, ApiError> {
-    let paused = api.ops.store.paused().await?;
-    let held = api.ops.store.holds(now).await?.into_iter().filter(|(host, _)| *host == feed.host);
-    let blocks = api.ops.store.host_orders(None).await?.unwrap_or_default().blocks;
-    let blocked = blocks.into_iter().filter(|(host, until)| *host == feed.host && *until > now);
-    let refreshes = api.ops.config.scheduler.refresh_while_paused;
-    Ok(Waits { paused, refreshes, host: held.chain(blocked).map(|(_, until)| until).max() })
-}
-
 /// Returns what happens to the feed next.
 pub(super) fn of(feed: &Feed, waits: Waits, policy: &PolicyConfig, now: Timestamp) -> Outlook {
     let (class, verdict) = verdict(feed);
     let mut lines = Vec::new();
     match feed.status {
-        Status::Active => active(feed, policy, now, &mut lines),
-        Status::Blacklisted | Status::Gone => retired(feed, policy, now, &mut lines),
+        Status::Active => active(feed, waits, policy, now, &mut lines),
+        Status::Blacklisted | Status::Gone => retired(feed, waits, policy, now, &mut lines),
         Status::Paused => lines.push(text("warn", "An operator of this fleet paused it. A ping does not change that.")),
         Status::Quarantined => {
             lines.push(text(
@@ -71,21 +49,28 @@ pub(super) fn of(feed: &Feed, waits: Waits, policy: &PolicyConfig, now: Timestam
         }
         Status::Merged => {}
     }
-    if feed.due().is_some() {
-        if let Some(until) = waits.host {
-            lines.push(timed("warn", "Nothing is polled on its host before ", Moment::of(until, now), "."));
-        }
-        if waits.paused {
-            lines.push(text(
-                "warn",
-                match waits.refreshes {
-                    true => "All polling is paused at present: a feed is polled for a ping or a refresh only.",
-                    false => "All polling is paused at present: no feed is polled before it is resumed.",
-                },
-            ));
-        }
+    let may_be_pinged = matches!(feed.status, Status::Blacklisted | Status::Gone) && !feed.is_private();
+    if feed.due().is_some() || may_be_pinged {
+        stops(waits, now, &mut lines);
     }
     Outlook { class, verdict, lines }
+}
+
+/// Says what keeps any feed of its host waiting.
+fn stops(waits: Waits, now: Timestamp, lines: &mut Vec<Line>) {
+    if let Some(until) = waits.host {
+        let before = "Nothing is polled on its host at present. Its hold or block ends ";
+        lines.push(timed("warn", before, Moment::of(until, now), "."));
+    }
+    if waits.paused {
+        lines.push(text(
+            "warn",
+            match waits.refreshes {
+                true => "All polling is paused at present: a feed is polled for a ping or a refresh only.",
+                false => "All polling is paused at present: no feed is polled before it is resumed.",
+            },
+        ));
+    }
 }
 
 fn verdict(feed: &Feed) -> (&'static str, &'static str) {
@@ -108,7 +93,7 @@ fn verdict(feed: &Feed) -> (&'static str, &'static str) {
     }
 }
 
-fn active(feed: &Feed, policy: &PolicyConfig, now: Timestamp, lines: &mut Vec<Line>) {
+fn active(feed: &Feed, waits: Waits, policy: &PolicyConfig, now: Timestamp, lines: &mut Vec<Line>) {
     let state = &feed.state;
     let held = state.hold_until.filter(|until| *until > now);
     if let Some(penalty) = state.penalty {
@@ -122,55 +107,68 @@ fn active(feed: &Feed, policy: &PolicyConfig, now: Timestamp, lines: &mut Vec<Li
         };
         let before =
             format!("It is in the penalty box: {kind}. {counted}{}. It is polled again ", since.unwrap_or_default());
-        let due = Moment::due(feed.due().unwrap_or(penalty.until), now);
-        lines.push(timed("bad", &before, due, ", and leaves the box with the first good answer."));
+        let after = ", and leaves the box with the first good answer.";
+        lines.push(polled("bad", &before, waits.next(feed, now), after));
         // A stored wake is the answer to a ping already.
         if held.is_none() && feed.wake_at.is_none() && !feed.is_private() {
-            lines.push(text(
-                "",
-                &format!("When it is fixed, send a ping with its address: it is polled {}.", within(feed, policy, now)),
-            ));
+            let when = within(feed, waits, policy, now);
+            lines.push(text("", &format!("When it is fixed, send a ping with its address: it is polled {when}.")));
         }
     }
     if let Some(until) = held {
-        let before = "Its server asked us to wait. We do, and nothing polls it before ";
-        lines.push(timed("warn", before, Moment::of(until, now), ", not even a ping."));
+        let before = "Its server asked us to wait. We do, and nothing polls it, not even a ping. The wait ends ";
+        lines.push(timed("warn", before, Moment::of(until, now), "."));
     }
 }
 
 /// A feed that is polled for a ping alone, once.
-fn retired(feed: &Feed, policy: &PolicyConfig, now: Timestamp, lines: &mut Vec<Line>) {
-    let why = match feed.status {
-        Status::Gone => "Its server answered 410, which says that the feed is gone for good.".to_owned(),
-        _ => {
-            let since =
-                feed.state.failing_since.map(|since| format!(" since {}", since.to_chrono().format("%Y-%m-%d")));
-            format!("Every poll failed{}, so it is not polled any more.", since.unwrap_or_default())
+fn retired(feed: &Feed, waits: Waits, policy: &PolicyConfig, now: Timestamp, lines: &mut Vec<Line>) {
+    match (feed.status, feed.state.failing_since) {
+        (Status::Gone, _) => {
+            lines.push(text("warn", "Its server answered 410, which says that the feed is gone for good."));
         }
-    };
-    const OUTCOME: &str = " A good response reactivates it; anything else leaves it as it is.";
-    if let Some(wake) = feed.wake_at {
-        let before = format!("{why} A ping came: it is polled once, ");
-        lines.push(timed("warn", &before, Moment::due(wake, now), &format!(".{OUTCOME}")));
-    } else if feed.is_private() {
-        lines.push(text("warn", &why));
-    } else {
-        let when = within(feed, policy, now);
+        (_, Some(since)) => {
+            let before = "Every poll failed, the first ";
+            lines.push(timed("warn", before, Moment::of(since, now), ", so it is not polled any more."));
+        }
+        (_, None) => lines.push(text("warn", "Every poll failed, so it is not polled any more.")),
+    }
+    const OUTCOME: &str = "A good response reactivates it; anything else leaves it as it is.";
+    if feed.wake_at.is_some() {
+        let after = format!(". {OUTCOME}");
+        lines.push(polled("", "A ping came: it is polled once, ", waits.next(feed, now), &after));
+    } else if !feed.is_private() {
+        let when = within(feed, waits, policy, now);
         let what = if feed.status == Status::Gone { "If that was a mistake" } else { "When it is fixed" };
-        let text_of = format!("{why} {what}, send a ping with its address: it is polled once, {when}.{OUTCOME}");
-        lines.push(text("warn", &text_of));
+        lines.push(text("", &format!("{what}, send a ping with its address: it is polled once, {when}. {OUTCOME}")));
     }
 }
 
 /// Returns when a ping that comes now is answered.
-fn within(feed: &Feed, policy: &PolicyConfig, now: Timestamp) -> String {
+fn within(feed: &Feed, waits: Waits, policy: &PolicyConfig, now: Timestamp) -> String {
+    if waits.is_all() {
+        return "after polling is resumed".to_owned();
+    }
     let rest = rest_after_poll(now, feed.status, &feed.state, policy);
     let held = feed.state.hold_until.map_or(Duration::ZERO, |until| until.since(now));
+    let host = waits.host.map_or(Duration::ZERO, |until| until.since(now));
     let soon = policy.ping_spread.max(policy.ping_quiet);
-    match rest.max(held) {
+    match rest.max(held).max(host) {
         wait if wait <= soon => format!("within {}", words::duration(soon)),
-        wait if held >= rest => format!("in {}, because its server asked us to wait", words::duration(wait)),
+        wait if held >= wait => format!("in {}, because its server asked us to wait", words::duration(wait)),
+        wait if host >= wait => {
+            format!("in {}, because nothing is polled on its host before that", words::duration(wait))
+        }
         wait => format!("in {}, because polls after earlier pings found nothing new", words::duration(wait)),
+    }
+}
+
+/// A sentence around the next poll.
+fn polled(class: &'static str, before: &str, next: Option<Next>, after: &str) -> Line {
+    match next {
+        Some(Next { at, when_resumed: false }) => timed(class, before, at, after),
+        Some(_) => text(class, &format!("{before}after polling is resumed{after}")),
+        None => text(class, &format!("{}{after}", before.trim_end())),
     }
 }
 

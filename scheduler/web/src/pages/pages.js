@@ -154,13 +154,23 @@ function chart(svg) {
   });
 }
 
-// Times are told as seen from now; over them stands the reader's own time, with its zone, beside ours.
+// Times are told as seen from now; over them stands the reader's own time, with its zone, beside ours. A time in full is the reader's own.
 function localTimes() {
   const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
   for (const time of document.querySelectorAll("time[datetime][title$=UTC]")) {
     const moment = new Date(time.dateTime);
-    if (!Number.isNaN(moment.getTime())) time.title = `${local.format(moment)} (${time.title.replace(" UTC", " in UTC")})`;
+    if (Number.isNaN(moment.getTime())) continue;
+    if (time.textContent === time.title) time.textContent = local.format(moment);
+    time.title = `${local.format(moment)} (${time.title.replace(" UTC", " in UTC")})`;
   }
+}
+
+// What came is the page that asks for a login: says so above the rows, which are no longer renewed.
+function loggedOut(list) {
+  const link = Object.assign(document.createElement("a"), { href: list.dataset.from, textContent: "Log in" });
+  const words = Object.assign(document.createElement("p"), { className: "alarm warn", role: "alert" });
+  words.append("Progress is no longer updated: your login has ended. ", link);
+  list.prepend(words);
 }
 
 // Watches requeues that run.
@@ -169,8 +179,9 @@ async function requeues(list) {
     await new Promise((resolve) => setTimeout(resolve, 2000));
     const answer = document.hidden ? undefined : await fetch(list.dataset.from, { cache: "no-store" }).catch(() => undefined);
     if (!answer?.ok || list.contains(document.activeElement)) continue;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    list.replaceChildren(...page.getElementById("requeues").childNodes);
+    const shown = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("requeues");
+    if (!shown) return loggedOut(list);
+    list.replaceChildren(...shown.childNodes);
     localTimes();
   }
 }

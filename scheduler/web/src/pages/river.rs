@@ -33,6 +33,8 @@ struct RiverPage {
     /// The feed whose entries these are, with its title.
     of_feed: Option<(i64, String)>,
     rows: Vec<Row>,
+    /// Older entries were not looked at yet, though the page is not full.
+    searched_to: Option<Moment>,
     /// The conditions as a query string, with the mark before it.
     conditions: String,
     newer: Option<String>,
@@ -70,7 +72,7 @@ pub(super) async fn page(
 ) -> Result<Response, ApiError> {
     let now = frame.now;
     let Params(asked) = params?;
-    let asked = asked.given();
+    let asked = asked.given(&api).await?;
     let (status, wrong, river) = match read(&api, &asked).await {
         Ok(river) => (StatusCode::OK, None, Some(river)),
         Err(error) if error.status().is_client_error() => (error.status(), Some(error.to_string()), None),
@@ -81,6 +83,7 @@ pub(super) async fn page(
         "" => format!("?{name}={seq}"),
         conditions => format!("?{conditions}&{name}={seq}"),
     };
+    let searched_to = river.as_ref().and_then(|(river, _)| river.searched_to).map(|at| Moment::of(at, now));
     let (older, newer, rows, of_feed, turn) = match river {
         Some((river, of_feed)) => (river.older, river.newer, river.items, of_feed, Some(river.turn)),
         None => (None, None, Vec::new(), None, None),
@@ -91,6 +94,7 @@ pub(super) async fn page(
         newer: newer.map(|seq| part("before", seq)),
         older: older.map(|seq| part("after", seq)),
         conditions: if conditions.is_empty() { conditions } else { format!("?{conditions}") },
+        searched_to,
         asked,
         wrong,
         of_feed,

@@ -13,9 +13,10 @@ use super::actions;
 use super::frame::{Frame, answer};
 use super::paging::Paging;
 use super::query::without;
+use super::waits::{Next, Stops};
 use super::words::{self, Moment};
 use crate::error::ApiError;
-use crate::listing::ListParams;
+use crate::listing::{ListParams, hosts_meant};
 use crate::request::Params;
 use crate::state::{Api, State};
 
@@ -39,6 +40,10 @@ struct SearchPage {
     query: String,
     /// How many feeds match, where that is known without counting them.
     count: Option<String>,
+    /// Hosts of the same name with feeds at other ports.
+    other_hosts: Vec<String>,
+    /// All polling is paused; feeds that were woken may be polled all the same.
+    paused: bool,
 }
 
 struct Row {
@@ -53,7 +58,7 @@ struct Row {
     class: &'static str,
     /// Colour, a few words, and a sentence that says why it fails.
     trouble: Option<(&'static str, String, String)>,
-    next: Option<Moment>,
+    next: Option<Next>,
 }
 
 impl SearchPage {
@@ -88,13 +93,16 @@ pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Resu
     let now = frame.now;
     let query = uri.query().unwrap_or_default();
     let done = query.split('&').find_map(|pair| pair.strip_prefix("done="));
-    let done = done.and_then(|done| actions::said_of_several(done).or_else(|| actions::said(done).map(str::to_owned)));
+    let stops = Stops::now(&api.ops, now).await?;
+    let none = stops.is_all();
+    let one = |done| actions::said(done, none).map(str::to_owned);
+    let done = done.and_then(|done| actions::said_of_several(done, none).or_else(|| one(done)));
     let query = without(query, "done");
     let unreadable = |_| ApiError::bad("the query string is not readable; write name=value&name=value");
     let listed = without(&query, EARLIER);
     let Params(asked) = Params::<ListParams>::of(&Uri::try_from(format!("/feeds?{listed}")).map_err(unreadable)?)?;
-    let asked = given(asked);
-    let listed = list(&api, &asked, now).await;
+    let (asked, other_hosts) = given(&api, asked).await?;
+    let listed = list(&api, &asked, &stops, now).await;
     let (status, wrong, rows, next) = match listed {
         Ok((rows, next)) => (StatusCode::OK, None, rows, next),
         Err(error) if error.status().is_client_error() => (error.status(), Some(error.to_string()), Vec::new(), None),
@@ -111,7 +119,10 @@ pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Resu
     };
     let count = if wrong.is_none() { count(&api, &asked, now, shown).await? } else { None };
     let frame = frame.around("feeds");
-    answer(status, &SearchPage { frame, asked, wrong, rows, paging, done, query, count })
+    answer(
+        status,
+        &SearchPage { paused: stops.paused, other_hosts, frame, asked, wrong, rows, paging, done, query, count },
+    )
 }
 
 /// The part of a query string that says which feeds are listed, and in which order.
@@ -119,13 +130,17 @@ fn conditions(query: &str) -> String {
     without(&without(query, "after"), EARLIER)
 }
 
-/// A form sends every field, and empty what was left empty.
-fn given(params: ListParams) -> ListParams {
+/// A form sends every field, and empty what was left empty. A bare name of a host means the one with feeds, and the others
+/// if there are several.
+async fn given(api: &Api, params: ListParams) -> Result<(ListParams, Vec<String>), ApiError> {
     let some = |text: Option<String>| text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-    ListParams {
+    let mut hosts = match some(params.host) {
+        Some(host) => hosts_meant(api, &host).await?.into_iter(),
+        None => Vec::new().into_iter(),
+    };
+    let given = ListParams {
         q: some(params.q),
-        host: some(params.host)
-            .map(|host| if host.contains(':') || host.starts_with("*.") { host } else { format!("{host}:443") }),
+        host: hosts.next(),
         category: some(params.category),
         status: some(params.status),
         failure: some(params.failure),
@@ -135,18 +150,24 @@ fn given(params: ListParams) -> ListParams {
         sort: some(params.sort),
         after: some(params.after),
         limit: some(params.limit),
-    }
+    };
+    Ok((given, hosts.collect()))
 }
 
-async fn list(api: &Api, asked: &ListParams, now: Timestamp) -> Result<(Vec<Row>, Option<String>), ApiError> {
+async fn list(
+    api: &Api,
+    asked: &ListParams,
+    stops: &Stops,
+    now: Timestamp,
+) -> Result<(Vec<Row>, Option<String>), ApiError> {
     let page = api.ops.feeds(&asked.clone().query(api, USUAL)?).await?;
-    Ok((page.items.into_iter().map(|feed| row(api, feed, now)).collect(), page.next))
+    Ok((page.items.into_iter().map(|feed| row(api, feed, stops, now)).collect(), page.next))
 }
 
-fn row(api: &Api, feed: Feed, now: Timestamp) -> Row {
+fn row(api: &Api, feed: Feed, stops: &Stops, now: Timestamp) -> Row {
     let class = if feed.state.penalty.is_some() { "bad" } else { "warn" };
     let may_fail = matches!(feed.status, Status::Active | Status::Blacklisted);
-    let next = feed.due().map(|due| Moment::due(due, now));
+    let next = stops.of(&feed).next(&feed, now);
     let view = api.view(feed);
     let (outcome, at) = (view.last_outcome, view.last_polled);
     Row {

@@ -14,6 +14,10 @@ use scheduler::ops::Ops;
 use scheduler::wire::StatsView;
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// The median lag from which on its tile warns.
+const LATE: Duration = MINUTE;
+/// The share of complete feeds below which its tile warns.
+const COMPLETE: f64 = 0.99;
 
 /// What the page shows: texts by name, which `/live` renews, and charts.
 pub(super) struct Shown {
@@ -39,7 +43,9 @@ impl Shown {
         let (median, most) = ring.lag(now).map_or(("–".to_owned(), "–".to_owned()), |(median, most)| {
             (words::seconds(median), words::seconds(most))
         });
+        let is_late = ring.lag(now).is_some_and(|(median, _)| median >= LATE.as_secs_f64());
         texts.extend([
+            ("warns-lag".to_owned(), flag(is_late)),
             ("lag".to_owned(), median),
             ("lag-most".to_owned(), most),
             ("pace".to_owned(), words::rate(ring.pace(now))),
@@ -80,7 +86,11 @@ fn numbers(ops: &Ops, stats: &StatsView) -> BTreeMap<String, String> {
         numbers.into_iter().map(|(name, value)| (name.to_owned(), words::count(value))).collect();
     texts.insert("complete".to_owned(), format!("{:.1} %", (stats.complete_ratio * 1000.0).floor() / 10.0));
     texts.insert("oldest".to_owned(), words::seconds(stats.oldest_due));
-    texts.insert("wanted".to_owned(), words::rate(stats.demand_per_second));
+    texts.insert("warns-complete".to_owned(), flag(stats.feeds > 0 && stats.complete_ratio < COMPLETE));
+    // The demand of a fleet with feeds is known after the first count.
+    let is_known = stats.demand_per_second > 0.0 || stats.feeds == 0;
+    let wanted = if is_known { words::rate(stats.demand_per_second) } else { "–".to_owned() };
+    texts.insert("wanted".to_owned(), wanted);
     texts
 }
 
@@ -96,6 +106,11 @@ fn counts(texts: &mut BTreeMap<String, String>, sample: &Sample) {
     texts.insert("polls".to_owned(), words::whole(sample.polls.iter().sum::<f64>()));
     texts.insert("count-bytes-came".to_owned(), words::bytes(sample.wire));
     texts.insert("count-bytes-saved".to_owned(), words::bytes(sample.saved()));
+}
+
+/// A condition as a text: tiles warn as long as theirs is not zero.
+fn flag(condition: bool) -> String {
+    u8::from(condition).to_string()
 }
 
 /// Rounds down to minutes what is longer than one.

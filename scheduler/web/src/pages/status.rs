@@ -5,8 +5,8 @@ use askama::Template;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use common::feed::Feed;
+use common::last_error::ErrorKind;
 use common::outcome::FailureKind;
-use common::policy::Status;
 use common::time::Timestamp;
 use serde::Deserialize;
 
@@ -14,12 +14,13 @@ use super::advice;
 use super::feed::{PollLine, poll_line};
 use super::frame::{Frame, answer};
 use super::outlook::{self, Outlook};
+use super::waits::{Next, Stops};
 use super::words::{self, Moment};
 use crate::error::ApiError;
 use crate::request::Params;
 use crate::state::{Api, State};
 use crate::visitors::Caller;
-use store::FeedRef;
+use store::{FeedRef, HistoryEntry};
 
 /// Polls that are shown.
 const POLLS: usize = 10;
@@ -48,9 +49,10 @@ struct Found {
     link: Option<String>,
     title: Option<String>,
     outlook: Outlook,
-    is_read: bool,
+    /// Its last poll was good.
+    is_well: bool,
     subscribers: String,
-    next: Option<Moment>,
+    next: Option<Next>,
     last_polled: Option<Moment>,
     last_success: Option<Moment>,
     advice: Vec<&'static str>,
@@ -111,29 +113,40 @@ fn quotable(url: &str) -> String {
 
 async fn found(api: &Api, feed: &Feed, now: Timestamp) -> Result<Found, ApiError> {
     let mut history = api.ops.store.history(feed.id).await?.unwrap_or_default();
-    // A name of our own network and one that does not exist look alike from outside.
     let mut feed = feed.clone();
-    let failures = history.iter_mut().filter_map(|poll| poll.failure.as_mut());
-    for kind in failures.chain(feed.state.penalty.iter_mut().map(|penalty| &mut penalty.kind)) {
-        if *kind == FailureKind::RefusedAddress {
-            *kind = FailureKind::Dns;
-        }
-    }
+    hide_refused_addresses(&mut feed, &mut history);
     let feed = &feed;
+    let waits = Stops::now(&api.ops, now).await?.of(feed);
+    let outlook = outlook::of(feed, waits, &api.ops.condition.config.get().policy, now);
     let moment = |at: Timestamp| Moment::of(at, now);
     Ok(Found {
         url: feed.url.to_string(),
         link: words::web_link(feed.url.as_str()),
         title: feed.title.clone(),
-        is_read: feed.status == Status::Active,
-        outlook: outlook::of(feed, outlook::waits(api, feed, now).await?, &api.ops.condition.config.get().policy, now),
+        is_well: outlook.class == "good" && feed.state.last_polled.is_some(),
+        outlook,
         subscribers: words::count(feed.audience.subscribers.into()),
-        next: feed.due().map(|due| Moment::due(due, now)),
+        next: waits.next(feed, now),
         last_polled: feed.state.last_polled.map(moment),
         last_success: feed.state.last_success.map(moment),
         advice: advice::of(feed),
         polls: history.iter().take(POLLS).map(|poll| poll_line(poll, now)).collect(),
     })
+}
+
+/// A name of our own network and one that does not exist look alike from outside.
+fn hide_refused_addresses(feed: &mut Feed, history: &mut [HistoryEntry]) {
+    let last = feed.last_error.as_mut().and_then(|error| match &mut error.kind {
+        ErrorKind::Failed(kind) => Some(kind),
+        ErrorKind::Refused(_) => None,
+    });
+    let boxed = feed.state.penalty.as_mut().map(|penalty| &mut penalty.kind);
+    let failures = history.iter_mut().filter_map(|poll| poll.failure.as_mut());
+    for kind in failures.chain(boxed).chain(last) {
+        if *kind == FailureKind::RefusedAddress {
+            *kind = FailureKind::Dns;
+        }
+    }
 }
 
 fn too_often(seconds: u64) -> Response {

@@ -311,3 +311,24 @@ async fn the_command_to_copy_holds_nothing_but_a_quoted_address() {
     );
     assert_eq!(command.matches('\'').count() + command.matches("&#39;").count(), 4, "{command}");
 }
+
+#[tokio::test]
+async fn tiles_that_matter_link_and_warn_and_what_is_unknown_is_a_dash() {
+    let fleet = Fleet::new().await;
+    fleet.feed("https://a.example/feed").await;
+    let (_, text) = page(&fleet, "/").await;
+    assert!(text.contains("of <i data-text=\"wanted\">–</i> wanted"), "{text}");
+    for (tile, link) in
+        [("lag", "feeds?sort=next_due"), ("parked", "hosts?sort=feeds"), ("complete", "feeds?failing=true")]
+    {
+        assert!(text.contains(&format!("<a href=\"{link}\"><b data-text=\"{tile}\">")), "{tile}: {text}");
+    }
+    assert!(text.contains("data-warns=\"warns-complete\" class=\"warns\""), "a feed that was not read: {text}");
+    assert!(
+        text.contains("<li data-warns=\"parked\"><a") && text.contains("<li data-warns=\"warns-lag\"><a"),
+        "{text}"
+    );
+    assert!(text.contains("<time id=\"at\" datetime=\"2026-09-21T"), "{text}");
+    let (_, list) = page(&fleet, "/feeds?status=gone").await;
+    assert!(list.contains("<option value=\"gone\" selected>gone (410)</option>"), "{list}");
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use common::outcome::OutcomeKind;
+use common::policy::Status;
 use common::time::Timestamp;
 use store::StoredEntry;
 
@@ -51,6 +52,19 @@ pub(super) fn outcome(kind: OutcomeKind) -> &'static str {
         OutcomeKind::Failed => "Failed",
         OutcomeKind::Gone => "Gone",
         OutcomeKind::Deferred => "Deferred",
+    }
+}
+
+/// A feed's status in words.
+pub(super) fn feed_status(status: Status) -> &'static str {
+    match status {
+        Status::Active => "active",
+        Status::Paused => "paused",
+        Status::Gone => "gone (410)",
+        Status::Blacklisted => "blacklisted: failed for too long",
+        Status::Quarantined => "quarantined: crashed a worker",
+        Status::Removed => "removed",
+        Status::Merged => "merged into another feed",
     }
 }
 

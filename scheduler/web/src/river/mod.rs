@@ -5,9 +5,11 @@ pub(crate) mod text;
 use std::time::{Duration, Instant};
 
 use crate::error::ApiError;
+use crate::listing::hosts_meant;
 use crate::reading::{Chosen, cursor, parameters};
 use crate::request::limit;
 use crate::state::Api;
+use common::time::Timestamp;
 use store::{EventPage, EventQuery, StoredEntry};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -17,7 +19,7 @@ const MOST: u32 = 200;
 const LOOKS: Duration = Duration::from_millis(30);
 const SEARCHES: Duration = Duration::from_millis(70);
 /// Lines of one look: so few that their feeds are found in milliseconds, also where nothing of them is in memory.
-const LOOK: u32 = 500;
+const LOOK: u32 = 400;
 
 parameters! {
     /// The parameters of the river. `after` and `before` continue with older and with newer entries than a number.
@@ -25,8 +27,17 @@ parameters! {
 }
 
 impl RiverParams {
-    /// Leaves out empty parameters: a form sends each of its fields.
-    pub(crate) fn given(self) -> Self {
+    /// Leaves out empty parameters: a form sends each of its fields. A bare name of a host means the one with feeds.
+    pub(crate) async fn given(self, api: &Api) -> Result<Self, ApiError> {
+        let given = self.filled_in();
+        let host = match &given.host {
+            Some(host) => hosts_meant(api, host).await?.into_iter().next(),
+            None => None,
+        };
+        Ok(RiverParams { host, ..given })
+    }
+
+    fn filled_in(self) -> Self {
         let some = |text: Option<String>| text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         RiverParams {
             after: some(self.after),
@@ -80,6 +91,8 @@ pub(crate) struct River {
     pub(crate) newer: Option<i64>,
     /// The `after` of the page with older entries; `None` at the end.
     pub(crate) older: Option<i64>,
+    /// Entries that are older than this were not looked at, though the page is not full; `None`: all were, or it is full.
+    pub(crate) searched_to: Option<Timestamp>,
     /// Changes when the store was restored from a backup.
     pub(crate) epoch: String,
     /// The turn to hold entries in memory: until the response is sent.
@@ -88,8 +101,7 @@ pub(crate) struct River {
 
 /// Reads on until the page is full: one look at the store ends after some thousand entries, and of a large fleet few of these fit
 /// the conditions. Ends when another look, as long as the longest before it, would take too long: the rest is left to the next page.
-async fn filled(api: &Api, query: EventQuery) -> Result<EventPage<StoredEntry>, ApiError> {
-    let time = if query.filter.text.is_some() { SEARCHES } else { LOOKS };
+async fn filled(api: &Api, query: EventQuery, time: Duration) -> Result<EventPage<StoredEntry>, ApiError> {
     let begun = Instant::now();
     let mut page = api.ops.store.find_entries(&query).await?;
     let (mut looked, mut longest) = (begun.elapsed(), begun.elapsed());
@@ -111,6 +123,12 @@ async fn filled(api: &Api, query: EventQuery) -> Result<EventPage<StoredEntry>, 
 
 /// Reads a page; `usual` entries when no `limit` is given.
 pub(crate) async fn page(api: &Api, params: &RiverParams, usual: u32) -> Result<River, ApiError> {
+    let time = if params.get("q").is_some() { SEARCHES } else { LOOKS };
+    page_within(api, params, usual, time).await
+}
+
+/// Reads a page, and looks for entries that fit no longer than this.
+async fn page_within(api: &Api, params: &RiverParams, usual: u32, time: Duration) -> Result<River, ApiError> {
     if params.order.as_deref().is_some_and(|order| order != "newest") {
         return Err(ApiError::bad("order must be newest here, or left out; GET /api/v1/entries has both orders"));
     }
@@ -123,17 +141,35 @@ pub(crate) async fn page(api: &Api, params: &RiverParams, usual: u32) -> Result<
     let newest = EventQuery { filter, newest: true, after, limit, look: Some(LOOK) };
     let turn = api.page_turn().await?;
     if before > 0 {
-        let page = filled(api, EventQuery { newest: false, after: before, ..newest.clone() }).await?;
+        let page = filled(api, EventQuery { newest: false, after: before, ..newest.clone() }, time).await?;
         // At the top there may be fewer than a page: the first page has them too.
         if page.more {
             let mut items = page.items;
             items.reverse();
             let (older, newer) = (before.saturating_add(1), page.next);
-            return Ok(River { items, newer: Some(newer), older: Some(older), epoch: page.epoch, turn });
+            return Ok(River {
+                items,
+                newer: Some(newer),
+                older: Some(older),
+                searched_to: None,
+                epoch: page.epoch,
+                turn,
+            });
         }
     }
-    let page = filled(api, EventQuery { after: if before > 0 { 0 } else { after }, ..newest }).await?;
+    let page = filled(api, EventQuery { after: if before > 0 { 0 } else { after }, ..newest }, time).await?;
     let first = page.items.first().map_or(after - 1, |entry| entry.seq);
     let newer = (after > 0).then_some(first.max(1));
-    Ok(River { newer, older: page.more.then_some(page.next), epoch: page.epoch, items: page.items, turn })
+    let gave_up = page.more && page.items.len() < limit as usize;
+    let searched_to = if gave_up { stored_before(api, page.next).await? } else { None };
+    Ok(River { newer, older: page.more.then_some(page.next), searched_to, epoch: page.epoch, items: page.items, turn })
 }
+
+/// Returns when the entry with this number, or the one before it, was stored.
+async fn stored_before(api: &Api, seq: i64) -> Result<Option<Timestamp>, ApiError> {
+    let query = EventQuery { newest: true, ..EventQuery::after(seq.saturating_add(1), 1) };
+    Ok(api.ops.store.find_entries(&query).await?.items.first().map(|entry| entry.stored))
+}
+
+#[cfg(test)]
+mod tests;

@@ -49,14 +49,10 @@ async fn serve(
     media_type: &'static str,
     written: fn(&Channel) -> Option<Vec<u8>>,
 ) -> Result<Response, ApiError> {
-    let (channel, turn) = read_channel(api, uri, headers, params.given()).await?;
-    // What fits the conditions changes without a newer entry too: when a feed gets a label, for example.
-    let is_whole = river::conditions(uri.query().unwrap_or_default()).is_empty();
-    let newest = channel.entries.iter().map(|entry| entry.stored.stored).max();
-    let modified = newest.filter(|_| is_whole);
+    let (channel, turn) = read_channel(api, uri, headers, params.given(api).await?).await?;
     let failed = || ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the feed could not be written");
     let body = tokio::task::spawn_blocking(move || written(&channel)).await.map_err(|_| failed())?;
-    let answer = conditional::answer(headers, media_type, body.ok_or_else(failed)?, modified, api.ops.clock.now());
+    let answer = conditional::answer(headers, media_type, body.ok_or_else(failed)?);
     Ok(until_sent(answer, turn))
 }
 
