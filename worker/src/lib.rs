@@ -35,3 +35,4 @@ mod shortage;
 mod signature;
 mod tls;
 pub mod trace;
+mod watch;
