@@ -203,7 +203,7 @@ impl<R: Read> Read for Capped<R> {
 /// Members one after the other (RFC 1952, section 2.2). What follows the last one and is none itself is ignored, as
 /// browsers do: some servers pad their answers.
 ///
-/// Each member has a decoder of its own, so that 10 MB of empty ones would take seconds.
+/// Each member has a decoder of its own: half a million of empty members, which fit into 10 MB, would be expensive.
 enum Gzip<R> {
     /// A member, and how many came before it.
     Member(GzDecoder<R>, u32),
