@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "for tests")]
 
 pub mod draw;
+mod linear;
 pub mod mutations;
+mod numbers;
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -12,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use tokio::task::JoinHandle;
+
+pub use linear::{assert_linear, pieces, processor_time};
 
 /// Below the ports that the system gives out to clients: none of those takes it while its server is away.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
@@ -89,39 +93,4 @@ impl Drop for Stalls {
     fn drop(&mut self) {
         self.watch.abort();
     }
-}
-
-/// Processor time of this thread so far, to some milliseconds: other load on the machine does not count.
-pub fn processor_time() -> Duration {
-    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(statistics.split(' ').next().unwrap().parse().unwrap())
-}
-
-/// Fails unless reading four times the input takes about four times the processor time: eight times at most, where quadratic
-/// work would take sixteen. `make` makes an input of about so many bytes.
-pub fn assert_linear(name: &str, make: impl Fn(usize) -> String, read: impl Fn(&str)) {
-    const BYTES: usize = 12 * 1024;
-    /// Less than this is noise.
-    const NOTHING: Duration = Duration::from_millis(40);
-    let best = |length: usize, times: usize| {
-        let input = make(length);
-        let once = || {
-            let begun = processor_time();
-            read(&input);
-            processor_time() - begun
-        };
-        (0..times).map(|_| once()).min().unwrap_or_default()
-    };
-    let large = best(4 * BYTES, 1);
-    if large < NOTHING {
-        return;
-    }
-    // On a busy machine, caches and clock rates differ from one measurement to the next; what is quadratic fails each time.
-    let mut measured = Vec::new();
-    let is_linear = (0..4).any(|_| {
-        let (small, large) = (best(BYTES, 3), best(4 * BYTES, 3));
-        measured.push((small, large));
-        large < NOTHING || large < 8 * small
-    });
-    assert!(is_linear, "{name}: processor times for {BYTES} bytes and for four times that: {measured:?}");
 }

@@ -28,21 +28,28 @@ pub(crate) fn by_head(head: &Parts) -> Option<Blocker> {
 /// Whether an answer with this status may be such a page, so that its body is worth a look. Nobody who only
 /// publishes pages on a host gives them such a status, so these pages speak for the host.
 pub(crate) fn may_block(head: &Parts) -> bool {
-    let is_page = |headers: &HeaderMap| {
-        let declared = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-        declared.get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"text/html"))
+    let is = |headers: &HeaderMap, name, expected: &[u8]| {
+        let value = headers.get(name).map_or(&b""[..], |value| value.as_bytes());
+        value.get(..expected.len()).is_some_and(|start| start.eq_ignore_ascii_case(expected))
     };
-    matches!(head.status.as_u16(), 202 | 401 | 403 | 405 | 406 | 418 | 429 | 503) && is_page(&head.headers)
+    let declares = |media_type: &[u8]| is(&head.headers, header::CONTENT_TYPE, media_type);
+    let is_page =
+        declares(b"text/html") || (declares(b"text/plain") && is(&head.headers, header::SERVER, b"cloudflare"));
+    matches!(head.status.as_u16(), 202 | 401 | 403 | 405 | 406 | 418 | 429 | 503) && is_page
 }
 
 /// What each of them writes in its pages, and no feed or ordinary page does.
-const MARKS: [(Blocker, &str); 16] = [
+const MARKS: [(Blocker, &str); 18] = [
     (Blocker::Cloudflare, "window._cf_chl_opt"),
     (Blocker::Cloudflare, "<title>Just a moment...</title>"),
     (Blocker::Cloudflare, "<title>Attention Required! | Cloudflare</title>"),
+    // 1005 to 1010 (a banned address, client or country), 1015 (a rate limit), 1020 (a rule of the site):
+    // https://developers.cloudflare.com/support/troubleshooting/http-status-codes/cloudflare-1xxx-errors/
+    (Blocker::Cloudflare, " used Cloudflare to restrict access</title>"),
     (Blocker::Akamai, "errors.edgesuite.net"),
     (Blocker::Akamai, "Reference&#32;&#35;"),
     (Blocker::DataDome, "captcha-delivery.com/"),
+    (Blocker::DataDome, "<p id=\"cmsg\">Please enable JS and disable any ad blocker</p>"),
     (Blocker::Imperva, "_Incapsula_Resource"),
     (Blocker::Imperva, "Incapsula incident ID"),
     (Blocker::PerimeterX, "px-captcha"),
@@ -58,7 +65,16 @@ const MARKS: [(Blocker, &str); 16] = [
 /// Who wrote this page, if it is such a page. With a good status anybody may have written it.
 pub(crate) fn by_page(body: &[u8]) -> Option<Blocker> {
     let text = String::from_utf8_lossy(&body[..body.len().min(OPENING)]);
+    if is_cloudflare_code(&text) {
+        return Some(Blocker::Cloudflare);
+    }
     MARKS.iter().find(|(_, mark)| text.contains(mark)).map(|(blocker, _)| *blocker)
+}
+
+/// `error code: 1020`: Cloudflare's whole answer to clients that are not browsers.
+fn is_cloudflare_code(text: &str) -> bool {
+    let code = text.trim().strip_prefix("error code: 1");
+    code.is_some_and(|rest| rest.len() == 3 && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Who sends us to a form for people by this redirect.
@@ -99,6 +115,8 @@ mod tests {
         assert!(may_block(&head(403, &[page])) && may_block(&head(503, &[page])));
         assert!(!may_block(&head(404, &[page])) && !may_block(&head(403, &[("content-type", "application/json")])));
         assert!(!may_block(&head(403, &[])));
+        let plain = ("content-type", "text/plain; charset=UTF-8");
+        assert!(may_block(&head(403, &[plain, ("server", "cloudflare")])) && !may_block(&head(403, &[plain])));
     }
 
     #[test]
@@ -106,6 +124,13 @@ mod tests {
         for (blocker, mark) in MARKS {
             let page = format!("<!DOCTYPE html><html><head>{mark}</head><body>x</body></html>");
             assert_eq!(by_page(page.as_bytes()), Some(blocker), "{mark}");
+        }
+        assert_eq!(by_page(b"error code: 1020\n"), Some(Blocker::Cloudflare));
+        let real =
+            b"<head><title>Access denied | a.example used Cloudflare to restrict access</title></head>Error code: 1015";
+        assert_eq!(by_page(real), Some(Blocker::Cloudflare));
+        for other in ["error code: 521", "error code: 10200", "error code: 1020 of ours", "Error code 1020"] {
+            assert_eq!(by_page(other.as_bytes()), None, "{other}");
         }
         let ordinary =
             "<html><script src=/cdn-cgi/challenge-platform/scripts/jsd/main.js></script>Just a moment, Cloudflare";

@@ -151,6 +151,15 @@ impl Drop for InFlight {
     }
 }
 
+impl InFlight {
+    /// Takes the start back, because the request was not made after all.
+    pub(crate) fn undo(self) {
+        if let Some(usage) = self.budgets.units().get_mut(&self.unit) {
+            usage.arrival = usage.arrival.checked_sub(self.budgets.gap).unwrap_or(usage.arrival);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,6 +233,18 @@ mod tests {
         let within = (0..100).filter(|_| budgets.started(&unit, later)).count();
         assert_eq!(within, 19, "with the one before: those of a second");
         assert!(budgets.start(&unit, later).is_err(), "and they count for those who ask before");
+    }
+
+    #[test]
+    fn a_start_that_is_taken_back_leaves_room_for_another_one() {
+        let (budgets, unit, now) = (budgets(0.01, 16), Unit::Domain("example.com".into()), Instant::now());
+        assert!(budgets.start(&unit, now).is_ok());
+        let flight = budgets.enter(unit.clone());
+        assert!(budgets.start(&unit, now).is_err());
+        flight.undo();
+        assert_eq!(budgets.units()[&unit].in_flight, 0);
+        assert!(budgets.start(&unit, now).is_ok());
+        assert!(budgets.start(&unit, now).is_err(), "one, not two");
     }
 
     #[test]

@@ -4,12 +4,15 @@
 //! at once, and with that the memory of the decoders' windows, is bounded by who calls it. Charsets are the parser's.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::time::Instant;
 
 use brotli::enc::StandardAlloc;
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
 use flate2::bufread::GzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 use http::header::{self, HeaderMap};
+
+use crate::watch;
 
 /// One content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub struct DecodeLimits {
     pub max_bytes: usize,
     /// Decoded bytes over bytes on the wire, judged beyond [`RATIO_FREE_BYTES`].
     pub max_ratio: u32,
+    /// When decoding ends, whatever has come out by then. `None`: never.
+    pub deadline: Option<Instant>,
 }
 
 /// Up to here a body may be as well compressed as it likes.
@@ -54,6 +59,9 @@ pub enum DecodeError {
     /// More than [`DecodeLimits::max_bytes`].
     #[error("the decoded body has more than {0} bytes")]
     TooLarge(usize),
+    /// Not decoded by [`DecodeLimits::deadline`].
+    #[error("decoding the body takes too long")]
+    Late,
     /// More than [`DecodeLimits::max_ratio`].
     #[error("the body decodes to more than {0} times its size")]
     Bomb(u32),
@@ -103,7 +111,7 @@ pub fn decode(wire: Vec<u8>, codings: &[Coding], limits: DecodeLimits) -> Result
     let mut document = Vec::new();
     let mut reader: Box<dyn BufRead + '_> = Box::new(wire.as_slice());
     for coding in codings.iter().rev() {
-        reader = Box::new(BufReader::new(Capped { inner: coding.reader(reader)?, left: limits.max_bytes }));
+        reader = Box::new(BufReader::new(Capped::new(coding.reader(reader)?, limits)));
     }
     loop {
         let chunk = reader.fill_buf().map_err(|error| DecodeError::from_io(&error, limits))?;
@@ -132,7 +140,7 @@ impl Coding {
     fn reader<'a>(self, mut inner: Box<dyn BufRead + 'a>) -> Result<Box<dyn Read + 'a>, DecodeError> {
         let corrupt = |error: io::Error| DecodeError::Corrupt(error.to_string());
         Ok(match self {
-            Coding::Gzip => Box::new(Gzip::Member(GzDecoder::new(inner))),
+            Coding::Gzip => Box::new(Gzip::Member(GzDecoder::new(inner), 0)),
             Coding::Deflate => {
                 let zlib = looks_like_zlib(inner.fill_buf().map_err(corrupt)?);
                 Box::new(Deflate { inner, state: Decompress::new(zlib), ended: false })
@@ -160,20 +168,32 @@ impl DecodeError {
         match error.kind() {
             io::ErrorKind::FileTooLarge => DecodeError::TooLarge(limits.max_bytes),
             io::ErrorKind::UnexpectedEof => DecodeError::Truncated,
+            io::ErrorKind::TimedOut => DecodeError::Late,
             _ => DecodeError::Corrupt(error.to_string()),
         }
     }
 }
 
-/// Ends with [`io::ErrorKind::FileTooLarge`] after that many bytes. Every coding has one, because one coding inside of
-/// another can be a bomb that leaves nothing behind but lost time.
+/// Ends with [`io::ErrorKind::FileTooLarge`] after that many bytes, and with [`io::ErrorKind::TimedOut`] at the deadline. Every
+/// coding has one, because one coding inside of another can be a bomb that leaves nothing behind but lost time.
 struct Capped<R> {
     inner: R,
     left: usize,
+    deadline: Option<Instant>,
+}
+
+impl<R> Capped<R> {
+    fn new(inner: R, limits: DecodeLimits) -> Self {
+        Capped { inner, left: limits.max_bytes, deadline: limits.deadline }
+    }
 }
 
 impl<R: Read> Read for Capped<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // Once for each buffer of 8 KB.
+        if watch::has_passed(self.deadline) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         let read = self.inner.read(buffer)?;
         self.left = self.left.checked_sub(read).ok_or(io::ErrorKind::FileTooLarge)?;
         Ok(read)
@@ -182,23 +202,32 @@ impl<R: Read> Read for Capped<R> {
 
 /// Members one after the other (RFC 1952, section 2.2). What follows the last one and is none itself is ignored, as
 /// browsers do: some servers pad their answers.
+///
+/// Each member has a decoder of its own: half a million of empty members, which fit into 10 MB, would be expensive.
 enum Gzip<R> {
-    Member(GzDecoder<R>),
+    /// A member, and how many came before it.
+    Member(GzDecoder<R>, u32),
     Ended,
 }
+
+/// Members of one body. Programs that write several put 64 KB into each.
+const MAX_MEMBERS: u32 = 20_000;
 
 impl<R: BufRead> Read for Gzip<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let Gzip::Member(member) = self else { return Ok(0) };
+            let Gzip::Member(member, _) = self else { return Ok(0) };
             let read = member.read(buffer)?;
             if read > 0 || buffer.is_empty() {
                 return Ok(read);
             }
-            let Gzip::Member(member) = std::mem::replace(self, Gzip::Ended) else { return Ok(0) };
+            let Gzip::Member(member, before) = std::mem::replace(self, Gzip::Ended) else { return Ok(0) };
             let mut rest = member.into_inner();
             if rest.fill_buf()?.first() == Some(&0x1f) {
-                *self = Gzip::Member(GzDecoder::new(rest));
+                if before + 1 == MAX_MEMBERS {
+                    return Err(io::Error::other(format!("it has more than {MAX_MEMBERS} gzip members")));
+                }
+                *self = Gzip::Member(GzDecoder::new(rest), before + 1);
             }
         }
     }
@@ -294,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: DecodeLimits = DecodeLimits { max_bytes: 20_000_000, max_ratio: 200 };
+    const LIMITS: DecodeLimits = DecodeLimits { max_bytes: 20_000_000, max_ratio: 200, deadline: None };
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
@@ -403,8 +432,8 @@ mod tests {
     #[test]
     fn armour_a_bomb_ends_at_the_limit() {
         let zeros = vec![0; 1_500_000];
-        let tight = DecodeLimits { max_bytes: 1_499_999, max_ratio: u32::MAX };
-        let fits = DecodeLimits { max_bytes: 1_500_000, max_ratio: u32::MAX };
+        let tight = DecodeLimits { max_bytes: 1_499_999, max_ratio: u32::MAX, deadline: None };
+        let fits = DecodeLimits { max_bytes: 1_500_000, max_ratio: u32::MAX, deadline: None };
         for (coding, encode) in ENCODERS {
             let bomb = encode(&zeros);
             assert_eq!(decode(bomb.clone(), &[coding], LIMITS), Err(DecodeError::Bomb(200)), "{coding:?}");
@@ -419,8 +448,15 @@ mod tests {
         let empty_members = gzip(b"").repeat(20_000);
         let wire = zstd(&empty_members);
         assert!(wire.len() < 10_000);
-        let limits = DecodeLimits { max_bytes: 300_000, max_ratio: 200 };
+        let limits = DecodeLimits { max_bytes: 300_000, max_ratio: 200, deadline: None };
         assert_eq!(decode(wire, &[Coding::Gzip, Coding::Zstd], limits), Err(DecodeError::TooLarge(300_000)));
+    }
+
+    #[test]
+    fn armour_a_body_of_empty_members_is_refused() {
+        let members = |count: usize| decode(gzip(b"").repeat(count), &[Coding::Gzip], LIMITS);
+        assert_eq!(members(MAX_MEMBERS as usize), Ok(Vec::new()));
+        assert!(matches!(members(MAX_MEMBERS as usize + 1), Err(DecodeError::Corrupt(_))));
     }
 
     #[test]

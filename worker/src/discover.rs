@@ -6,12 +6,14 @@
 //! nothing, and only when a person has just added it.
 
 use std::collections::HashSet;
+use std::time::Instant;
 
 use common::url::FeedUrl;
 use html5gum::{DefaultEmitter, HtmlString, StartTag, Token, Tokenizer};
 use url::Url;
 
 use crate::parse;
+use crate::watch::Watch;
 
 /// A feed that a page announces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub(crate) fn is_activity(media_type: &str) -> bool {
 pub const MAX_ANNOUNCED: usize = 10;
 /// Bytes of a page that are looked at. Announcements belong into its head; some pages put half a megabyte of styles there.
 const MAX_PAGE_BYTES: usize = 2 * 1024 * 1024;
+/// What most tokens have at least, so that the deadline is checked often enough.
+const BYTES_OF_A_TOKEN: usize = 8;
 /// Characters of a title that are kept.
 const MAX_TITLE: usize = 200;
 /// How far into a document its kind shows.
@@ -64,12 +68,22 @@ pub fn is_page(bytes: &[u8], content_type: Option<&str>) -> bool {
 /// The feeds that a page announces, at most [`MAX_ANNOUNCED`], each URL once: in the page's order, but pages with
 /// microformats after other feeds, feeds of comments after these, and actors last. `page_url` is where the page came from, after redirects.
 pub fn announced(bytes: &[u8], content_type: Option<&str>, page_url: &Url) -> Vec<AnnouncedFeed> {
+    announced_by(bytes, content_type, page_url, None)
+}
+
+/// The same, of what can be read of the page by a deadline.
+pub(crate) fn announced_by(
+    bytes: &[u8],
+    content_type: Option<&str>,
+    page_url: &Url,
+    deadline: Option<Instant>,
+) -> Vec<AnnouncedFeed> {
     let bytes = &bytes[..bytes.len().min(MAX_PAGE_BYTES)];
-    announced_in(&parse::text_of(bytes, content_type), page_url)
+    announced_in(&parse::text_of(bytes, content_type), page_url, deadline)
 }
 
 /// The same of a page's text.
-pub(crate) fn announced_in(text: &str, page_url: &Url) -> Vec<AnnouncedFeed> {
+pub(crate) fn announced_in(text: &str, page_url: &Url, deadline: Option<Instant>) -> Vec<AnnouncedFeed> {
     let text = &text[..text.floor_char_boundary(MAX_PAGE_BYTES)];
     let mut emitter = DefaultEmitter::default();
     // links in a script or a comment do not count
@@ -77,7 +91,11 @@ pub(crate) fn announced_in(text: &str, page_url: &Url) -> Vec<AnnouncedFeed> {
     let mut base = page_url.clone();
     let mut based = false;
     let (mut seen, mut found) = (HashSet::new(), Vec::new());
-    for token in Tokenizer::new_with_emitter(text, emitter) {
+    let mut watch = Watch::new(deadline);
+    for (number, token) in Tokenizer::new_with_emitter(text, emitter).enumerate() {
+        if watch.is_late(number * BYTES_OF_A_TOKEN) {
+            break;
+        }
         let Ok(Token::StartTag(tag)) = token else { continue };
         match tag.name.as_slice() {
             b"base" if !based => {
@@ -247,6 +265,15 @@ mod tests {
         assert!(is_page(b"", Some("text/html; charset=utf-8")) && is_page(b"", Some("Application/XHTML+XML")));
         assert!(is_page(b"\n<!DOCTYPE HTML>", None) && is_page(b"<?xml version='1.0'?><html>", Some("text/xml")));
         assert!(!is_page(b"<rss>", Some("text/xml")) && !is_page(b"", None));
+    }
+
+    #[test]
+    fn a_page_is_read_until_its_deadline() {
+        let page = "<link rel=alternate type=application/rss+xml href=/a>";
+        let url = "https://blog.example/".parse().unwrap();
+        let by = |deadline| announced_by(page.as_bytes(), None, &url, Some(deadline)).len();
+        assert_eq!(by(Instant::now()), 0);
+        assert_eq!(by(Instant::now() + std::time::Duration::from_secs(600)), 1);
     }
 
     proptest! {

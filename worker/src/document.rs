@@ -12,7 +12,7 @@ use crate::blocked;
 use crate::decode::{Codings, DecodeError, DecodeLimits, decode};
 use crate::discover::{self, AnnouncedFeed};
 use crate::failure::Failure;
-use crate::parse::{self, Lead, PARSER_VERSION, ParseLimits, ParsedFeed, parse};
+use crate::parse::{self, Lead, PARSER_VERSION, ParseError, ParseLimits, ParsedFeed, parse};
 
 /// A good answer's body, and what it is compared with.
 pub(crate) struct Answer {
@@ -108,15 +108,17 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
             };
             Outcome::Modified(Box::new(document))
         }
+        // What else it may be was not looked for.
+        Err(_) if limits.parse.is_late() => Failure::from(ParseError::late()).into(),
         Err(error) => {
-            announced = announced_by(&body, content_type, &answer.url);
+            announced = announced_by(&body, content_type, &answer.url, &limits.parse);
             // Anybody can publish a page with such a mark: with a good status it says nothing of the host, and of a page that
             // announces feeds nothing at all.
             let by = if announced.is_empty() { blocked::by_page(&body) } else { None };
             if let Some(by) = by {
                 return Read::ended(Failure::looks_blocked(by).into(), bytes);
             }
-            lead = lead_of(&body, &announced);
+            lead = lead_of(&body, &announced, &limits.parse);
             is_page = discover::is_page(&body, content_type);
             match answer.codings.unknown {
                 // What nobody can read is not to be mistaken for something else.
@@ -142,17 +144,19 @@ fn known_page(
 }
 
 /// A page's own feeds go before its author's actor.
-fn lead_of(body: &[u8], announced: &[AnnouncedFeed]) -> Option<Lead> {
+fn lead_of(body: &[u8], announced: &[AnnouncedFeed], limits: &ParseLimits) -> Option<Lead> {
     match announced.first() {
         Some(actor) if actor.is_actor() => Some(Lead { url: actor.url.to_string(), ..Lead::default() }),
         Some(_) => None,
-        None => parse::lead(body),
+        None => parse::lead(body, limits),
     }
 }
 
-fn announced_by(body: &[u8], content_type: Option<&str>, url: &str) -> Vec<AnnouncedFeed> {
+fn announced_by(body: &[u8], content_type: Option<&str>, url: &str, limits: &ParseLimits) -> Vec<AnnouncedFeed> {
     match Url::parse(url) {
-        Ok(url) if discover::is_page(body, content_type) => discover::announced(body, content_type, &url),
+        Ok(url) if discover::is_page(body, content_type) => {
+            discover::announced_by(body, content_type, &url, limits.deadline)
+        }
         _ => Vec::new(),
     }
 }
@@ -226,6 +230,10 @@ fn escaped_len(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use common::outcome::FailureKind;
+
     use super::*;
 
     fn entry(number: usize) -> Entry {
@@ -340,7 +348,7 @@ mod tests {
     }
 
     const LIMITS: ReadLimits = ReadLimits {
-        decode: DecodeLimits { max_bytes: 1000, max_ratio: 200 },
+        decode: DecodeLimits { max_bytes: 1000, max_ratio: 200, deadline: None },
         parse: ParseLimits {
             max_entries: 10,
             max_text_bytes: 1000,
@@ -401,6 +409,36 @@ mod tests {
         assert!(read_as(2, known.clone(), false).none_known);
         let delta = read_as(2, known, true);
         assert_eq!((delta.none_known, delta.new_entries), (false, 1));
+    }
+
+    #[test]
+    fn a_document_that_is_not_read_in_time_is_too_costly_and_nothing_else_is_looked_for() {
+        let page = "<!DOCTYPE html><link rel=alternate type=application/rss+xml href=/a><p class=h-entry>x";
+        let feed = "<rss version='2.0'><channel><title>t</title><item><guid>1</guid></item></channel></rss>";
+        let broken = "<rss><channel><title>a & b</title><item><guid>1</guid></item></channel></rss>";
+        let json = r#"{"version":"https://jsonfeed.org/version/1","title":"t","items":[{"id":"1"}]}"#;
+        let outbox =
+            r#"{"@context":"https://www.w3.org/ns/activitystreams","type":"Person","outbox":"https://a.example/o"}"#;
+        let gzipped = zstd::encode_all(feed.as_bytes(), 3).unwrap();
+        let mut limits = ReadLimits { parse: ParseLimits { deadline: Some(Instant::now()), ..LIMITS.parse }, ..LIMITS };
+        let too_costly = |answer: Answer, limits: &ReadLimits| {
+            let read = read(answer, limits);
+            assert!(read.announced.is_empty() && read.lead.is_none());
+            match read.outcome {
+                Outcome::Failed { failure, detail } => (failure, detail),
+                outcome => panic!("{outcome:?}"),
+            }
+        };
+        for wire in [page, feed, broken, json, outbox, "hello"] {
+            let (failure, detail) = too_costly(answer(wire.as_bytes()), &limits);
+            assert_eq!(failure, FailureKind::TooLarge, "{wire}: {detail}");
+            let known = KnownEntries::default().after_document([entry(1).fingerprint()]);
+            assert_eq!(too_costly(Answer { known, ..answer(wire.as_bytes()) }, &limits).0, FailureKind::TooLarge);
+        }
+        limits.decode.deadline = limits.parse.deadline;
+        let codings = Codings { known: vec![crate::decode::Coding::Zstd], unknown: None };
+        let (failure, detail) = too_costly(Answer { codings, ..answer(&gzipped) }, &limits);
+        assert_eq!((failure, detail.as_str()), (FailureKind::TooLarge, "decoding the body takes too long"));
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl From<DecodeError> for Failure {
         let kind = match error {
             DecodeError::Unknown(_) | DecodeError::TooMany | DecodeError::Corrupt(_) => FailureKind::Malformed,
             DecodeError::Truncated => FailureKind::Truncated,
-            DecodeError::TooLarge(_) | DecodeError::Bomb(_) => FailureKind::TooLarge,
+            DecodeError::TooLarge(_) | DecodeError::Bomb(_) | DecodeError::Late => FailureKind::TooLarge,
         };
         Failure::new(kind, error.to_string())
     }

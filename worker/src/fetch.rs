@@ -9,6 +9,8 @@ mod ask;
 mod fetched;
 mod head_first;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod way;
 
 use async_trait::async_trait;
@@ -68,7 +70,10 @@ impl FetchFeed for Fetcher {
             // It holds what is new, and perhaps nothing else.
             delta: true,
         };
-        let (read, is_slow) = ask::read_apart(&self.0, job.feed, answer).await;
+        let longest_wait = begun + self.0.timeout;
+        let Some((read, is_slow)) = ask::read_apart(&self.0, job.feed, answer, longest_wait).await else {
+            return Fetched::unasked(Outcome::Deferred { until: job.expires });
+        };
         Fetched {
             duration: begun.elapsed(),
             wire_bytes: pushed.body.len() as u64,

@@ -36,3 +36,4 @@ mod shortage;
 mod signature;
 mod tls;
 pub mod trace;
+mod watch;

@@ -6,6 +6,9 @@
 
 #[path = "it/patterns.rs"]
 mod patterns;
+#[path = "it/mutations/targets.rs"]
+#[expect(dead_code, reason = "shared with the mutations")]
+mod targets;
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -14,6 +17,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::testing::processor_time;
+use worker::decode::{Coding, DecodeLimits, decode};
+use worker::discover::announced;
 use worker::parse::{ParseLimits, parse};
 
 /// Processor time: other load on the machine must not count. Without optimisation everything takes much longer.
@@ -223,21 +228,82 @@ fn hostile_documents_cost_little_and_reach_nothing() {
 
 /// Bytes of each document of the sweep: as many as `fetch.max_body_bytes` allows. Without optimisation a hundredth.
 const LARGE: usize = if cfg!(debug_assertions) { 200_000 } else { 20_000_000 };
+/// Bytes of each page: the reader of h-feeds, the most expensive of all, refuses pages of more than 8 MB.
+const PAGE: usize = if cfg!(debug_assertions) { 150_000 } else { 7_900_000 };
 /// Processor time of each: a second for 20 MB. Small ones may cost more for their size, and everything without optimisation.
 const LONGEST_OF_LARGE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 5 } else { 1 });
 
-#[test]
-fn documents_as_large_as_the_limits_allow_cost_a_second_at_most() {
-    let mut costs: Vec<(Duration, String)> = Vec::new();
-    for pattern in patterns::all() {
-        let document = (pattern.make)(LARGE);
-        let begun = processor_time();
-        let _whatever = parse(document.as_bytes(), None, "https://example.org/feed", &ParseLimits::default());
-        costs.push((processor_time() - begun, pattern.name));
-    }
+/// The cost of reading a document, and of looking for the feeds that it announces, as a fetch does with what is no feed.
+fn cost(document: &str) -> Duration {
+    let url = "https://example.org/feed".parse().unwrap();
+    let begun = processor_time();
+    let _whatever = parse(document.as_bytes(), None, "https://example.org/feed", &ParseLimits::default());
+    let _whatever = announced(document.as_bytes(), Some("text/html"), &url);
+    processor_time() - begun
+}
+
+/// Prints the most expensive documents, and fails if one of them costs too much.
+fn judge(what: &str, mut costs: Vec<(Duration, String)>) {
     costs.sort_by(|one, other| other.cmp(one));
-    println!("{} documents of {LARGE} bytes; the most expensive:", costs.len());
+    println!("{} {what}; the most expensive:", costs.len());
     costs.iter().take(12).for_each(|(cost, name)| println!("{cost:>12.3?}  {name}"));
     println!("{:>12.3?}  median", costs[costs.len() / 2].0);
     assert!(costs[0].0 < LONGEST_OF_LARGE, "{:?}: {}", costs[0].0, costs[0].1);
+}
+
+#[test]
+fn documents_as_large_as_the_limits_allow_cost_a_second_at_most() {
+    let costs = patterns::all().into_iter().map(|pattern| (cost(&(pattern.make)(LARGE)), pattern.name));
+    judge(&format!("documents of {LARGE} bytes"), costs.collect());
+}
+
+#[test]
+fn pages_as_large_as_the_limits_allow_cost_a_second_at_most() {
+    let costs = patterns::all().into_iter().map(|pattern| (cost(&(pattern.make)(PAGE)), pattern.name));
+    judge(&format!("documents of {PAGE} bytes"), costs.collect());
+}
+
+/// Bytes on the wire that `fetch.max_wire_bytes` allows.
+const WIRE: usize = LARGE / 2;
+
+/// Bytes that no coding makes shorter, those that a few bits stand for each, and those that are mostly repeated.
+fn bodies() -> [(&'static str, Vec<u8>); 3] {
+    let mut state = 1_u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    };
+    let noise: Vec<u8> = (0..LARGE).map(|_| random()).collect();
+    let digits = noise.iter().map(|byte| b'0' + byte % 10).collect();
+    // A byte of a hundred differs, so that the ratio stays below the limit.
+    let repeated = noise.iter().enumerate().map(|(at, byte)| if at % 100 == 0 { *byte } else { b'x' }).collect();
+    [("noise", noise[..WIRE].to_vec()), ("digits", digits), ("repeated", repeated)]
+}
+
+#[test]
+fn coded_bodies_as_large_as_the_limits_allow_cost_a_second_at_most() {
+    let limits = DecodeLimits { max_bytes: LARGE + 1024, max_ratio: 200, deadline: None };
+    let mut costs = Vec::new();
+    let mut measure = |name: String, wire: Vec<u8>, codings: &[Coding]| {
+        let begun = processor_time();
+        let result = decode(wire, codings, limits).map(|body| body.len());
+        costs.push((processor_time() - begun, format!("{name}: {result:?}")));
+    };
+    for (name, body) in bodies() {
+        for coding in targets::ALL {
+            let wire = targets::encoded(coding, &body);
+            measure(format!("{name} in {coding:?}"), wire.clone(), &[coding]);
+            for outer in targets::ALL {
+                let twice = targets::encoded(outer, &wire);
+                measure(format!("{name} in {coding:?} in {outer:?}"), twice, &[coding, outer]);
+            }
+        }
+    }
+    for coding in targets::ALL {
+        let empty = targets::encoded(coding, b"");
+        measure(format!("empty {coding:?}, many times"), empty.repeat(WIRE / empty.len()), &[coding]);
+    }
+    judge(&format!("coded bodies of {LARGE} bytes"), costs);
 }

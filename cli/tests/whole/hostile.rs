@@ -1,6 +1,7 @@
 //! Hostile servers among many good ones: nothing aborts, memory stays bounded, and polls of the good ones are hardly
 //! delayed.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use common::config::defaults;
@@ -8,7 +9,7 @@ use common::host::HostRules;
 use common::policy::Audience;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::FeedUrl;
-use load_tests::{Coding, Delivery, Feed, Origin, Script, bodies, loopback};
+use load_tests::{Coding, Delivery, Feed, Origin, Pace, Script, bodies, loopback};
 use store::NewFeed;
 
 use crate::harness::{Fleet, Home, PATIENCE};
@@ -54,7 +55,7 @@ impl Size {
                 hosts: 1000,
                 of_each_kind: 50,
                 polls: 40_000.0,
-                runs: 2,
+                runs: 4,
                 good_interval: Duration::from_secs(10),
                 hostile_interval: Duration::from_secs(30),
                 hostile_after: Duration::from_secs(15),
@@ -107,38 +108,49 @@ timeout = "{timeout}s"
 connect_timeout = "{timeout}s"
 idle_timeout = "{timeout}s"
 large_body_bytes = {large}
-large_bodies = 2
-max_wire_bytes = 10_000_000
-parsers = 2
-max_body_bytes = 20_000_000
+large_bodies = {LARGE_BODIES}
+max_wire_bytes = {MAX_WIRE_BYTES}
+max_header_bytes = {MAX_HEADER_BYTES}
+parsers = {PARSERS}
+max_body_bytes = {MAX_BODY_BYTES}
 "#,
             timeout = TIMEOUT.as_secs(),
             large = self.large_body_bytes,
         )
     }
 
-    /// Returns the memory that this configuration allows for bodies (`config.default.toml` has the sum): what is
-    /// received from the network, and for each parser a decoded body, a decoder's window, and about three times the
-    /// body for the parsed feed.
-    fn memory_bound(&self) -> u64 {
-        let bodies = self.concurrency * (self.large_body_bytes + BUFFERS) + 2 * 10_000_000;
-        bodies + 2 * (20_000_000 + 16_000_000 + 60_000_000) + PROCESS_ALLOWANCE
+    /// Returns the memory that this configuration allows a process that takes `alone` without hostile servers: the sum at
+    /// `large_bodies` in `config.default.toml`. Reports are not in it, because no document here has entries of more than some
+    /// kilobytes.
+    fn memory_bound(&self, alone: u64) -> u64 {
+        // A connection's buffers while a body arrives as fast as it can: what is being read, the piece that waits to be kept,
+        // and the piece before it, each up to `max_header_bytes`, and the allocator's rounding.
+        let fetch = self.large_body_bytes + 4 * MAX_HEADER_BYTES + CONNECTION;
+        // The parsed feed takes about three times the body.
+        let parser = MAX_BODY_BYTES + WINDOW + 3 * MAX_BODY_BYTES;
+        alone + self.concurrency * fetch + LARGE_BODIES * MAX_WIRE_BYTES + PARSERS * parser
     }
 }
 
-/// The buffers of a connection that sends a body as fast as it can: what is being read, the piece that waits to be kept, and
-/// the piece before it, each up to `max_header_bytes`, and the allocator's rounding.
-const BUFFERS: u64 = 4 * 65_536;
-/// The memory of a process besides: 6,500 feeds, idle connections, SQLite's cache, code, and the allocator's overhead.
-const PROCESS_ALLOWANCE: u64 = 150_000_000;
+const LARGE_BODIES: u64 = 2;
+const MAX_WIRE_BYTES: u64 = 10_000_000;
+const MAX_HEADER_BYTES: u64 = 65_536;
+const PARSERS: u64 = 2;
+const MAX_BODY_BYTES: u64 = 20_000_000;
+/// A decoder's window.
+const WINDOW: u64 = 16_000_000;
+/// A connection that says nothing, and its fetch (`docs/measurements.md`).
+const CONNECTION: u64 = 40_000;
 
 /// How long a poll waits for a hostile server.
 const TIMEOUT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 5 });
 /// How much later than alone good feeds may be polled among hostile ones, at p99 (`docs/measurements.md`).
 const MOST_LAG: f64 = 1.2;
-/// The difference between two identical runs: small for the optimised build in `dev/soak`. An unoptimised build competes with
-/// other tests for the processor; there the limit is half the wait for a hostile server.
+/// The difference between two identical runs, which only the short form allows: it has one run of each kind. An unoptimised
+/// build competes with other tests for the processor; there the limit is half the wait for a hostile server.
 const NOISE: Duration = if cfg!(debug_assertions) { Duration::from_secs(10) } else { Duration::from_millis(10) };
+/// The path on the busy host.
+const BUSY: &str = "/busy";
 /// Bytes of a hostile document before its coding.
 const DOCUMENT: usize = if cfg!(debug_assertions) { 300_000 } else { 1_500_000 };
 
@@ -169,14 +181,43 @@ async fn seed(home: &Home, good: &[String], hostile: &[String], hostile_after: D
     home.store().await.add_feeds(&feeds, now).await.unwrap();
 }
 
-/// Returns the kinds of attacks, by name.
-fn kinds() -> Vec<(&'static str, Script)> {
+/// What becomes of the feeds of a kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// They fail at each poll.
+    Failing,
+    /// They are read.
+    Working,
+    /// They fail when their turn comes, and most of them wait for it.
+    Waiting,
+}
+
+/// Returns the kinds of attacks, by name. `busy` is a URL of a host that all redirectors lead to.
+fn kinds(size: &Size, busy: &str) -> Vec<(&'static str, Script, Ends)> {
+    let failing = failing_kinds().into_iter().map(|(name, script)| (name, script, Ends::Failing));
+    // More than all its entries are new at each poll.
+    let pace = Pace::Every(size.hostile_interval / 60);
+    let renaming = Script::feed(Feed::rss().initial(50).shown(50).pace(pace));
+    let others =
+        [("renaming", renaming, Ends::Working), ("to-a-busy-host", Script::redirect(302, busy), Ends::Waiting)];
+    failing.chain(others).collect()
+}
+
+/// Returns the kinds whose feeds fail, by name.
+fn failing_kinds() -> Vec<(&'static str, Script)> {
     let rss = "application/rss+xml";
     let feed = || Script::feed(Feed::rss());
     let text = || Script::body(rss, vec![b'x'; 65_536]);
     let head = |fields: &str| Script::raw(format!("HTTP/1.1 200 OK\r\nContent-Type: {rss}\r\n{fields}\r\n\r\nhello"));
+    let challenge = "<!DOCTYPE html><title>Just a moment...</title><script>window._cf_chl_opt={}</script>";
+    let challenge = |status: &str| {
+        let fields = format!("Content-Type: text/html\r\nContent-Length: {}", challenge.len());
+        Script::raw(format!("HTTP/1.1 {status}\r\n{fields}\r\n\r\n{challenge}"))
+    };
     let second = Duration::from_secs(1);
     vec![
+        ("challenge", challenge("403 Forbidden")),
+        ("challenge-ok", challenge("200 OK")),
         ("nested", Script::body(rss, bodies::nested(890))),
         ("nested-deep", Script::body(rss, bodies::nested(40_000))),
         ("bomb-gzip", Script::bomb(Coding::Gzip, 1000).unwrap()),
@@ -225,11 +266,13 @@ fn numbered(piece: impl Fn(usize) -> String) -> String {
 }
 
 /// Returns hostile paths, so many of each kind.
-fn hostile_scripts(of_each_kind: u16) -> Vec<(String, Script)> {
-    let of_kind = |(kind, script): (&str, Script)| {
-        (0..of_each_kind).map(move |number| (format!("/{kind}/{number}"), script.clone())).collect::<Vec<_>>()
+fn hostile_scripts(size: &Size, busy: &str) -> Vec<(String, Script, Ends)> {
+    let of_kind = |(kind, script, ends): (&str, Script, Ends)| {
+        (0..size.of_each_kind)
+            .map(move |number| (format!("/{kind}/{number}"), script.clone(), ends))
+            .collect::<Vec<_>>()
     };
-    kinds().into_iter().flat_map(of_kind).collect()
+    kinds(size, busy).into_iter().flat_map(of_kind).collect()
 }
 
 /// Returns how late each good feed was polled, ascending, after the first round in which all are due at once: the start
@@ -255,22 +298,26 @@ pub(crate) fn percentile(ascending: &[Duration], share: f64) -> Duration {
 
 /// Runs good feeds, optionally with hostile ones among them, until enough good polls were made.
 async fn measure(size: &Size, with_hostile: bool) -> Measured {
-    let scripts = if with_hostile { hostile_scripts(size.of_each_kind) } else { Vec::new() };
-    let origin = Origin::listen(&loopback(size.hosts + u16::try_from(scripts.len()).unwrap(), 0)).await.unwrap();
+    let count = if with_hostile { hostile_scripts(size, "").len() } else { 0 };
+    // The last host is the busy one.
+    let origin = Origin::listen(&loopback(size.hosts + u16::try_from(count).unwrap() + 1, 0)).await.unwrap();
+    let busy = origin.url_on(usize::from(size.hosts) + count, BUSY);
+    origin.set(BUSY, Script::body("application/rss+xml", "x").delay(Duration::from_secs(1)));
+    let scripts = if with_hostile { hostile_scripts(size, &busy) } else { Vec::new() };
     let mut good = Vec::new();
     for n in 0..size.good {
         let path = format!("/good{n}");
         origin.set(&path, Script::feed(Feed::rss()));
         good.push(origin.url_on(n % usize::from(size.hosts), &path));
     }
-    let (mut hostile, mut hostile_paths) = (Vec::new(), Vec::new());
-    for (n, (path, script)) in scripts.into_iter().enumerate() {
+    let (mut hostile, mut hostile_paths) = (HashMap::new(), Vec::new());
+    for (n, (path, script, ends)) in scripts.into_iter().enumerate() {
         origin.set(&path, script);
-        hostile.push(origin.url_on(usize::from(size.hosts) + n, &path));
+        hostile.insert(origin.url_on(usize::from(size.hosts) + n, &path), ends);
         hostile_paths.push(path);
     }
     let home = Home::with_fetch(&size.config(), &size.fetch());
-    seed(&home, &good, &hostile, size.hostile_after).await;
+    seed(&home, &good, &hostile.keys().cloned().collect::<Vec<_>>(), size.hostile_after).await;
 
     let mut fleet = home.start(&[]);
     let claims = "feedfleet_lag_seconds_count{category=\"C\"}";
@@ -284,8 +331,11 @@ async fn measure(size: &Size, with_hostile: bool) -> Measured {
     every_place_comes_back(&mut fleet, &origin, &good).await;
     fleet.stop();
     for feed in home.feeds().await {
-        let good = feed.audience.subscribers > 1;
-        assert_eq!(feed.state.consecutive_failures == 0, good, "{}: {:?}", feed.url, feed.state);
+        let works = match hostile.get(feed.url.as_str()) {
+            Some(Ends::Waiting) => continue,
+            ends => ends.is_none_or(|ends| *ends == Ends::Working),
+        };
+        assert_eq!(feed.state.consecutive_failures == 0, works, "{}: {:?}", feed.url, feed.state);
     }
     let lags = lags(&home, until).await;
     Measured { polls: lags.len(), p50: percentile(&lags, 0.5), p99: percentile(&lags, 0.99), memory }
@@ -325,7 +375,8 @@ async fn hostile_servers_among_many_good_feeds_abort_nothing_and_delay_hardly_an
         alone.push(measure(&size, false).await);
         among.push(measure(&size, true).await);
     }
-    println!("{} good feeds, {} hostile ones of each of {} kinds", size.good, size.of_each_kind, kinds().len());
+    let kinds = kinds(&size, "").len();
+    println!("{} good feeds, {} hostile ones of each of {kinds} kinds", size.good, size.of_each_kind);
     for (name, runs) in [("alone", &alone), ("among hostile ones", &among)] {
         for measured in runs {
             println!(
@@ -337,9 +388,22 @@ async fn hostile_servers_among_many_good_feeds_abort_nothing_and_delay_hardly_an
             );
         }
     }
-    println!("memory bound {} MB", size.memory_bound() / 1_000_000);
-    assert!(among.iter().all(|measured| measured.memory < size.memory_bound()), "{among:?}");
-    let mean = |runs: &[Measured]| runs.iter().map(|measured| measured.p99).sum::<Duration>() / size.runs;
-    let (calm, hostile) = (mean(&alone), mean(&among));
-    assert!(hostile <= calm.mul_f64(MOST_LAG) + NOISE, "{hostile:?} among hostile ones, {calm:?} alone");
+    let bound = size.memory_bound(alone.iter().map(|measured| measured.memory).max().unwrap_or_default());
+    println!("memory bound {} MB", bound / 1_000_000);
+    assert!(among.iter().all(|measured| measured.memory < bound), "{among:?}");
+    let (calm, hostile) = (median_p99(&alone), median_p99(&among));
+    let (ratio, with_noise) = (hostile.as_secs_f64() / calm.as_secs_f64(), calm.mul_f64(MOST_LAG) + NOISE);
+    println!(
+        "lag p99, medians: {hostile:?} among hostile ones, {calm:?} alone: {ratio:.2} x; with noise {with_noise:?}"
+    );
+    let most = if std::env::var_os("SOAK").is_some() { calm.mul_f64(MOST_LAG) } else { with_noise };
+    assert!(hostile <= most, "{hostile:?} among hostile ones, {calm:?} alone, limit {most:?}");
+}
+
+/// Returns the median of the runs' p99; of an even number, the mean of the middle two.
+fn median_p99(runs: &[Measured]) -> Duration {
+    let mut all: Vec<Duration> = runs.iter().map(|measured| measured.p99).collect();
+    all.sort();
+    let middle = &all[(all.len() - 1) / 2..=all.len() / 2];
+    middle.iter().sum::<Duration>() / u32::try_from(middle.len()).unwrap()
 }

@@ -40,7 +40,7 @@ impl PingWindow {
 }
 
 /// Returns how long pings cannot cause a poll of the feed: `ping_spread` after its last poll, doubled by each poll in a
-/// row that a ping caused and that found no entry that is new or changed. Anybody may ping, and the polls reach other
+/// row that a ping caused and that found no new entry. Anybody may ping, and the polls reach other
 /// people's servers. A feed that is polled for pings alone has the ceiling of the penalty box.
 pub fn rest_after_poll(now: Timestamp, status: Status, state: &PollState, config: &PolicyConfig) -> Duration {
     let widest = config.ping_spread.saturating_mul(WIDEST);

@@ -50,8 +50,8 @@ pub(super) fn modified(state: &mut PollState, conditional: bool, document: &Docu
     };
     // Nothing is known before the first document.
     state.all_new = is_all_new && state.last_success.is_some();
-    // Also an entry that was changed is something to tell of.
-    if document.new_entries > 0 || !document.entries.is_empty() {
+    // A changed entry does not count: a publisher with a clock in an entry could otherwise ping without end.
+    if document.new_entries > 0 {
         state.fruitless_wakes = 0;
     }
     state.last_changed = Some(polled);

@@ -3,49 +3,24 @@
 //! Tests run a few hundred. `FEEDFLEET_MUTATIONS` sets another number (`dev/soak mutations`), and `FEEDFLEET_SEED` repeats
 //! another run.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use super::processor_time;
+use super::linear::processor_time;
+use super::numbers::{Numbers, number};
 
 /// Without optimisation everything takes ten times as long.
 const P99: Duration = Duration::from_millis(if cfg!(debug_assertions) { 500 } else { 50 });
-
-/// Returns the number in a variable of the environment.
-pub fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|error| panic!("{name}: {error}")))
-}
 
 /// Returns how many mutations to make.
 pub fn count() -> u64 {
     number("FEEDFLEET_MUTATIONS", 500)
 }
 
-/// SplitMix64: the same numbers for the same seed on every machine.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        let limit = u64::try_from(limit.max(1)).unwrap_or(u64::MAX);
-        usize::try_from(self.next() % limit).unwrap_or(usize::MAX)
-    }
-
-    fn range(&mut self, length: usize) -> std::ops::Range<usize> {
-        let begins = self.below(length + 1);
-        begins..begins + self.below((length - begins).min(512) + 1)
-    }
-}
-
 /// Returns mutation `number` of these documents: one to five flips, cuts, repetitions and splices of one with another.
 pub fn mutated(documents: &[Vec<u8>], number_of: u64) -> Vec<u8> {
     // Each mutation has its own seed, so that one of them can be repeated alone.
-    let mut numbers = Numbers(number("FEEDFLEET_SEED", 1).wrapping_mul(1_000_003).wrapping_add(number_of));
+    let mut numbers = Numbers::new(number("FEEDFLEET_SEED", 1).wrapping_mul(1_000_003).wrapping_add(number_of));
     let mut bytes = documents[numbers.below(documents.len())].clone();
     for _ in 0..=numbers.below(4) {
         match numbers.below(6) {
@@ -70,6 +45,16 @@ pub fn mutated(documents: &[Vec<u8>], number_of: u64) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// Writes seeds for libFuzzer's target of this name into the folder that `FEEDFLEET_SEEDS` names, if it is set.
+pub fn write_seeds(target: &str, seeds: &[Vec<u8>]) {
+    let Some(folder) = std::env::var_os("FEEDFLEET_SEEDS").map(PathBuf::from) else { return };
+    let folder = folder.join(target);
+    std::fs::create_dir_all(&folder).unwrap();
+    for (number, seed) in seeds.iter().enumerate() {
+        std::fs::write(folder.join(number.to_string()), seed).unwrap();
+    }
 }
 
 /// Passes mutations of these documents to a reader, prints how long it took, and fails if it panics or takes long.

@@ -44,6 +44,10 @@ pub use proxies::Proxies;
 /// How long a stop waits for requests in progress: a caller that never finishes its request must not hold it up.
 pub(crate) const DRAIN: Duration = Duration::from_secs(2);
 
+/// Bytes that a connection reads ahead at most, and so the longest head of a request, and bytes of a response that wait to be
+/// sent before more of it is made. hyper's own limit is three times as much; an event stream holds as much twice (SECURITY.md).
+const BUFFERED: usize = 128 << 10;
+
 /// How long to wait after the operating system refused to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -121,7 +125,7 @@ async fn connection(
     });
     let mut http = http1::Builder::new();
     // The deadlines below are wider for an idle connection than for half a head.
-    http.timer(TokioTimer::new()).header_read_timeout(None);
+    http.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(BUFFERED);
     let mut served = std::pin::pin!(http.serve_connection(io, service));
     if futures_util::poll!(served.as_mut()).is_ready() {
         return;

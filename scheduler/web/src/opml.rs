@@ -190,7 +190,8 @@ fn meant(raw: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use common::testing::assert_linear;
+    use common::testing::mutations::write_seeds;
+    use common::testing::{self, assert_linear};
 
     use super::*;
 
@@ -259,6 +260,19 @@ mod tests {
         assert_eq!(read_at_most(three, 3).map(|found| found.len()), Ok(3));
     }
 
+    /// `FEEDFLEET_SEEDS` names a folder that the seeds are written to, for libFuzzer.
+    #[test]
+    fn the_seeds_are_what_the_reader_takes() {
+        let seeds = [
+            "<?xml version='1.0'?><opml version='2.0'><head><title>t</title></head><body><outline text='a &amp; b' title='c'>\
+             <outline type='rss' text='d' xmlUrl='http://a.example/?x=1&amp;y=2' category='/e/f,g'/></outline></body></opml>",
+            "<opml><body><outline xmlUrl=' http://a.example/ ' feedfleet:labels='a,b' feedfleet:subscribers='7'/>\n\
+             <outline XMLURL='http://b.example/?a&b'></outline></outline><outline><!-- c --><outline/></body></opml>",
+        ];
+        assert!(seeds.iter().all(|seed| read(seed).is_ok_and(|found| !found.is_empty())));
+        write_seeds("opml", &seeds.map(|seed| seed.as_bytes().to_vec()));
+    }
+
     #[test]
     fn another_document_is_refused() {
         assert!(read("<rss><outline xmlUrl='http://a.example/'/></rss>").is_err());
@@ -296,7 +310,8 @@ mod tests {
             "\"",
             "é",
         ];
-        for piece in pieces {
+        let generated = testing::pieces(&pieces, 24);
+        for piece in pieces.into_iter().chain(generated.iter().map(String::as_str)) {
             for beginning in ["", "<opml><body>", "<opml><outline xmlUrl='", "<opml><outline "] {
                 let make = |length: usize| format!("{beginning}{}", piece.repeat(length / piece.len()));
                 assert_linear(&format!("{beginning}{piece}.."), make, |document| drop(read(document)));

@@ -158,7 +158,13 @@ impl Fetch<'_> {
         let ((head, incoming), _flights) = match response {
             Ok(Answered { response, flight }) => (response.into_parts(), (flight, domain)),
             Err(Unanswered::Shortage(reason)) => return Step::Ended(self.short_of(&reason)),
-            Err(Unanswered::Busy(wait)) => return Step::Ended(self.pause(received.after(wait))),
+            Err(Unanswered::Busy(wait)) => {
+                // Nothing was sent, so neither budget is charged.
+                if let Some(flight) = domain {
+                    flight.undo();
+                }
+                return Step::Ended(self.pause(received.after(wait)));
+            }
             Err(Unanswered::Throttled) => return Step::Ended(Outcome::Throttled { retry_after: None }),
             Err(Unanswered::Failed(failure)) if is_head => return self.head_failed(failure, sent.is_some()),
             Err(Unanswered::Failed(failure)) => return Step::Ended(failure.into()),
@@ -242,7 +248,7 @@ impl Fetch<'_> {
         let deadline = self.deadline.min(Instant::now() + PAGE_TIMEOUT);
         let wire = timeout_at(deadline, body).await.ok()?.ok()?.to_bytes();
         self.fetched.wire_bytes += wire.len() as u64;
-        let limits = DecodeLimits { max_bytes: 4 * blocked::OPENING, max_ratio: u32::MAX };
+        let limits = DecodeLimits { max_bytes: 4 * blocked::OPENING, max_ratio: u32::MAX, deadline: None };
         let page = decode(wire.into(), &codings, limits).ok()?;
         blocked::by_page(&page)
     }
@@ -352,27 +358,38 @@ impl Fetch<'_> {
         }
     }
 
-    /// Reads a body, and counts it if that took longer than it should.
+    /// Reads a body, and counts it if that took longer than it should. Puts the job off if all parsers are busy for too long.
     pub(super) async fn read(&mut self, answer: Answer) -> Read {
-        let (read, is_slow) = read_apart(self.shared, self.job.feed, answer).await;
-        self.fetched.slow_parses += u64::from(is_slow);
-        read
+        let longest_wait = self.deadline + self.shared.max_place_wait;
+        match read_apart(self.shared, self.job.feed, answer, longest_wait).await {
+            Some((read, is_slow)) => {
+                self.fetched.slow_parses += u64::from(is_slow);
+                read
+            }
+            None => Read::ended(self.pause(self.hops.clock.now().after(self.shared.timeout)), 0),
+        }
     }
 }
 
 /// Decodes and parses on a thread of its own, one of a few: that bounds memory and leaves the network its share. Returns also
-/// whether it took longer than it should.
-pub(super) async fn read_apart(shared: &Shared, feed: FeedId, answer: Answer) -> (Read, bool) {
+/// whether it took longer than it should; `None` if no thread was free by `longest_wait`, which is never the feed's fault.
+pub(super) async fn read_apart(
+    shared: &Shared,
+    feed: FeedId,
+    answer: Answer,
+    longest_wait: Instant,
+) -> Option<(Read, bool)> {
     let mut limits = shared.limits;
-    let place = Arc::clone(&shared.parsers).acquire_owned().await;
+    let place = timeout_at(longest_wait, Arc::clone(&shared.parsers).acquire_owned()).await.ok()?;
     let work = tokio::task::spawn_blocking(move || {
         let begun = std::time::Instant::now();
         limits.parse.deadline = Some(begun + PARSE_DEADLINE);
+        limits.decode.deadline = limits.parse.deadline;
         let result = read(answer, &limits);
         drop(place);
         (result, begun.elapsed())
     });
-    match work.await {
+    Some(match work.await {
         Ok((read, took)) => {
             let is_slow = took > SLOW_PARSE;
             if is_slow {
@@ -385,10 +402,10 @@ pub(super) async fn read_apart(shared: &Shared, feed: FeedId, answer: Answer) ->
             let detail = "our reader panicked over the body; please report it";
             (Read::ended(Failure::new(FailureKind::Malformed, detail).into(), 0), false)
         }
-    }
+    })
 }
 
-/// After this time the parser stops building a page's tree. No honest page takes a tenth of it, even on a busy machine.
+/// After this time decoding and parsing end, and the document is refused as too large. No honest document takes a tenth of it, even on a busy machine.
 const PARSE_DEADLINE: Duration = Duration::from_secs(10);
 /// A parse that takes longer is logged and counted: 20 MB take about a second.
 const SLOW_PARSE: Duration = Duration::from_secs(2);

@@ -70,7 +70,7 @@ impl Shared {
             max_place_wait: config.max_place_wait(),
             parsers: Arc::new(Semaphore::new(parsers)),
             limits: ReadLimits {
-                decode: DecodeLimits { max_bytes: config.max_body_bytes, max_ratio: config.max_ratio },
+                decode: DecodeLimits { max_bytes: config.max_body_bytes, max_ratio: config.max_ratio, deadline: None },
                 parse: ParseLimits { max_entries: config.max_entries, ..ParseLimits::default() },
                 max_report_bytes: config.max_report_bytes,
             },

@@ -11,7 +11,7 @@ pub enum ParseError {
     /// A feed, but broken beyond repair.
     #[error("broken feed: {0}")]
     Malformed(String),
-    /// Beyond a limit that is not one of bytes: nesting, elements, attributes.
+    /// Beyond a limit that is not one of bytes: nesting, elements, attributes, time.
     #[error("feed beyond the limits: {0}")]
     TooLarge(String),
 }
@@ -20,6 +20,11 @@ pub enum ParseError {
 const MAX_ERROR_CHARS: usize = 200;
 
 impl ParseError {
+    /// Reading it did not end by [`ParseLimits::deadline`](super::ParseLimits::deadline).
+    pub(crate) fn late() -> Self {
+        ParseError::TooLarge("reading it takes too long".to_owned())
+    }
+
     pub(super) fn malformed(why: &dyn Display) -> Self {
         ParseError::Malformed(one_line(why))
     }

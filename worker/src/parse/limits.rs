@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use crate::watch;
+
 /// What one document may cost. The number of its bytes is limited by whoever reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseLimits {
@@ -15,8 +17,15 @@ pub struct ParseLimits {
     pub max_elements: usize,
     /// Attributes of one element; a document with more is refused.
     pub max_attributes: usize,
-    /// When building a page's tree ends, whatever has come of it by then.
+    /// When reading ends: a document that is not read by then is refused. `None`: never.
     pub deadline: Option<Instant>,
+}
+
+impl ParseLimits {
+    /// Returns true once the deadline has passed.
+    pub(crate) fn is_late(&self) -> bool {
+        watch::has_passed(self.deadline)
+    }
 }
 
 impl Default for ParseLimits {

@@ -72,10 +72,11 @@ pub fn parse(
     let whole = || {
         let text = text_of(bytes, content_type);
         let base = Url::parse(base_url).ok();
-        let rss = || read(&kinds::rss_json::as_xml(&text)?, base.as_ref(), limits).ok();
+        let rss = || read(&kinds::rss_json::as_xml(&text, limits)?, base.as_ref(), limits).ok();
         let posts = || kinds::read(&text, content_type, base.as_ref(), limits);
-        let posts = || posts().map(|posts| normalise::finish(posts.into(), base.as_ref(), limits));
-        read(&text, base.as_ref(), limits).or_else(|error| rss().or_else(posts).ok_or(error))
+        let posts = || normalise::finish(posts()?.into(), base.as_ref(), limits).ok();
+        let whole = read(&text, base.as_ref(), limits).or_else(|error| rss().or_else(posts).ok_or(error));
+        whole.map_err(|error| if limits.is_late() { ParseError::late() } else { error })
     };
     // No panic is known; one that is not known must not cost more than this document.
     catch_unwind(AssertUnwindSafe(whole)).unwrap_or_else(|_| Err(ParseError::malformed(&PANICKED)))
@@ -88,14 +89,14 @@ pub(crate) fn page(bytes: &[u8], content_type: Option<&str>, url: &str, limits: 
     let whole = || {
         let (text, url) = (text_of(bytes, content_type), Url::parse(url).ok());
         let posts = kinds::page(&text, content_type, url.as_ref(), limits)?;
-        Some(normalise::finish(posts.into(), url.as_ref(), limits))
+        normalise::finish(posts.into(), url.as_ref(), limits).ok()
     };
     catch_unwind(AssertUnwindSafe(whole)).unwrap_or_default()
 }
 
 /// Where a document that is no feed says that its posts are.
-pub(crate) fn lead(bytes: &[u8]) -> Option<Lead> {
-    let whole = || kinds::activity::lead(&text_of(bytes, None));
+pub(crate) fn lead(bytes: &[u8], limits: &ParseLimits) -> Option<Lead> {
+    let whole = || if limits.is_late() { None } else { kinds::activity::lead(&text_of(bytes, None)) };
     catch_unwind(AssertUnwindSafe(whole)).unwrap_or_default()
 }
 
@@ -158,7 +159,7 @@ fn read(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<ParsedFe
         } else {
             xml::read(text, base, limits).map_err(|refusal| parse_error(refusal, text))
         };
-        draft.map(|draft| normalise::finish(draft, base, limits))
+        draft.and_then(|draft| normalise::finish(draft, base, limits))
     };
     let error = match once(text) {
         Err(error @ ParseError::TooLarge(_)) => return Err(error),
@@ -166,7 +167,7 @@ fn read(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<ParsedFe
         sound => return sound,
     };
     // The error speaks of what the publisher wrote.
-    let mended = if is_json { repair::json::mended(text) } else { repair::mended(text) };
+    let mended = if is_json { repair::json::mended(text, limits) } else { repair::mended(text, limits) };
     let Some(Mended { text, truncated }) = mended else { return Err(error) };
     match once(&text) {
         // What is left of a broken document may be nothing, which is no feed without entries.
@@ -181,6 +182,7 @@ fn read(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<ParsedFe
 fn parse_error(refusal: Refusal, text: &str) -> ParseError {
     match refusal {
         Refusal::TooLarge(why) => ParseError::TooLarge(why),
+        Refusal::Late => ParseError::late(),
         Refusal::Malformed(why) if repair::feed_position(text).is_some() => ParseError::malformed(&why),
         Refusal::Malformed(why) | Refusal::NotAFeed(why) => ParseError::not_a_feed(&why),
     }

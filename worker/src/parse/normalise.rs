@@ -18,7 +18,7 @@ use super::draft::{Draft, DraftEntry};
 use super::link::Link;
 use super::links::{self, Links};
 use super::one_line::{MAX_NAME_BYTES, name, title};
-use super::{ParseLimits, ParsedFeed};
+use super::{ParseError, ParseLimits, ParsedFeed};
 use super::{identity, text};
 
 /// Longest id that is kept as it is, in bytes.
@@ -26,8 +26,8 @@ pub(super) const MAX_ID_BYTES: usize = 1024;
 /// Longest name of a language (RFC 5646, section 4.4.1), in bytes.
 const MAX_LANGUAGE_BYTES: usize = 35;
 
-/// Brings a feed into its final form.
-pub(super) fn finish(draft: Draft<'_>, base: Option<&Url>, limits: &ParseLimits) -> ParsedFeed {
+/// Brings a feed into its final form. Fails only when the deadline passes.
+pub(super) fn finish(draft: Draft<'_>, base: Option<&Url>, limits: &ParseLimits) -> Result<ParsedFeed, ParseError> {
     let mut links = Links::new(base);
     let announced = draft.announced;
     let hints = announced.hints();
@@ -36,10 +36,14 @@ pub(super) fn finish(draft: Draft<'_>, base: Option<&Url>, limits: &ParseLimits)
     let persons = details::persons(&draft.about.fields.authors.iter(), &names, None, &mut links);
     let common = Common { limits, language: language.clone(), authors: authors(names), persons };
     let entries = draft.entries.into_iter().take(limits.max_entries);
-    let entries = entries.map(|entry| finish_entry(entry, &common, &mut links)).collect();
+    let entries = entries.map(|entry| match limits.is_late() {
+        true => Err(ParseError::late()),
+        false => Ok(finish_entry(entry, &common, &mut links)),
+    });
+    let entries = entries.collect::<Result<_, _>>()?;
     let about = details::finish_about(draft.about, language.clone(), &mut links).map(Box::new);
     let mut absolute = |link: Option<Link<'_>>| link.and_then(|link| links.absolute(&link));
-    ParsedFeed {
+    Ok(ParsedFeed {
         title: title(draft.title.into_option(), &mut false),
         link: absolute(draft.link.into_option()),
         id: draft.id.into_option().and_then(text::cleaned).map(bounded_id),
@@ -58,7 +62,7 @@ pub(super) fn finish(draft: Draft<'_>, base: Option<&Url>, limits: &ParseLimits)
         entries: identity::distinguished(entries),
         repaired: false,
         truncated: false,
-    }
+    })
 }
 
 /// What is the same for all entries of a document.

@@ -1,6 +1,8 @@
 //! What hostile documents are made of: a beginning, and a piece that is repeated behind it. Tests double such documents, and
 //! measure large ones.
 
+use common::testing::pieces;
+
 /// A document of about any length.
 pub(crate) struct Pattern {
     pub(crate) name: String,
@@ -98,19 +100,23 @@ const NUMBERED: [(&str, &str, Piece); 12] = [
     ("keys", "{\"version\":\"https://jsonfeed.org/version/1\",\"items\":[{", |n| format!("\"k{n}\":{n},")),
 ];
 
-/// All patterns: each piece behind each beginning, and those that are numbered.
+/// A piece that is repeated behind a beginning.
+fn repeated(beginning: &'static str, piece: String) -> Pattern {
+    let from = beginning.char_indices().rev().nth(30).map_or(0, |(at, _)| at);
+    let name = format!("{:?}..", format!("{}{piece}", &beginning[from..]));
+    let make = move |length: usize| format!("{beginning}{}", piece.repeat(length / piece.len()));
+    Pattern { name, make: Box::new(make) }
+}
+
+/// Generated pieces, unless `FEEDFLEET_PATTERNS` sets another number.
+const GENERATED: u64 = 48;
+
+/// All patterns: each piece behind each beginning, generated pieces, and those that are numbered.
 pub(crate) fn all() -> Vec<Pattern> {
-    let mut patterns = Vec::new();
-    for token in TOKENS {
-        for beginning in BEGINNINGS {
-            let make = move |length: usize| format!("{beginning}{}", token.repeat(length / token.len()));
-            let from = beginning.char_indices().rev().nth(30).map_or(0, |(at, _)| at);
-            patterns.push(Pattern {
-                name: format!("{:?}..", format!("{}{token}", &beginning[from..])),
-                make: Box::new(make),
-            });
-        }
-    }
+    let each = |beginning| TOKENS.map(|token| repeated(beginning, token.to_owned()));
+    let mut patterns: Vec<Pattern> = BEGINNINGS.into_iter().flat_map(each).collect();
+    let beginnings = BEGINNINGS.into_iter().cycle();
+    patterns.extend(beginnings.zip(pieces(&TOKENS, GENERATED)).map(|(beginning, piece)| repeated(beginning, piece)));
     patterns.extend(NUMBERED.map(|(name, beginning, piece)| {
         let make = move |length: usize| {
             let mut document = beginning.to_owned();

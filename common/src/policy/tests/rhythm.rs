@@ -185,5 +185,23 @@ fn polls_for_pings_without_a_new_entry_are_counted_until_one_comes() {
     assert_eq!(polled(Outcome::Modified(Box::new(renamed(None))), false), 0);
     assert_eq!(polled(unchanged(), true), 1);
     let corrected = Document { entries: vec![Entry::default()], ..Document::default() };
-    assert_eq!(polled(Outcome::Modified(Box::new(corrected)), true), 0, "a changed entry was worth the ping");
+    assert_eq!(polled(Outcome::Modified(Box::new(corrected)), true), 2, "a changed entry is not a new one");
+}
+
+#[test]
+fn a_publisher_that_pings_for_a_clock_in_one_entry_is_polled_less_and_less() {
+    let config = plain();
+    let (mut state, mut now, mut rests) = (PollState::default(), noon(), Vec::new());
+    for _ in 0..12 {
+        let entry = Entry { id: "clock".to_owned(), title: Some(format!("{now}")), ..Entry::default() };
+        let ticked = Document { entries: vec![entry], all_entries: 1, ..Document::default() };
+        let report = report(Outcome::Modified(Box::new(ticked)), Some(200));
+        let report = FetchReport { started: now, answers_wake: Some(now), ..report };
+        state = ask(&Subject { state, ..reader() }, &report, &config).state;
+        let rest = pings::rest_after_poll(now, Status::Active, &state, &config);
+        rests.push(rest);
+        now = now.after(rest);
+    }
+    assert!(rests.windows(2).all(|pair| pair[1] >= pair[0]), "{rests:?}");
+    assert_eq!(rests[11], 60 * config.ping_spread, "{rests:?}");
 }

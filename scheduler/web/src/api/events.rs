@@ -92,7 +92,7 @@ fn wants_list(headers: &HeaderMap) -> bool {
     accept.contains("application/json") && !accept.contains("text/event-stream")
 }
 
-/// Bytes of text that a stream holds: 500 streams hold 125 MB. A larger event needs room of all streams together
+/// Bytes of text that a stream holds. With what waits to be sent as JSON, 500 streams hold 250 MB (SECURITY.md). A larger event needs room of all streams together
 /// ([`LARGE_EVENTS`]) until its reader has taken it.
 const HELD: usize = 256 << 10;
 

@@ -115,8 +115,8 @@ fn structure(members: &[(&str, String)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use common::testing::assert_linear;
-    use common::testing::mutations::{count, survives};
+    use common::testing::mutations::{count, survives, write_seeds};
+    use common::testing::{self, assert_linear};
 
     use super::*;
 
@@ -174,7 +174,8 @@ mod tests {
             "x",
         ];
         let params = ["<param><value>x</value></param>", "<param><value>&amp;</value></param>"];
-        for piece in pieces.into_iter().chain(params) {
+        let generated = testing::pieces(&pieces, 24);
+        for piece in pieces.into_iter().chain(params).chain(generated.iter().map(String::as_str)) {
             for beginning in ["", begun, "<methodCall><methodName>"] {
                 let make = |length: usize| format!("{beginning}{}", piece.repeat(length / piece.len()));
                 assert_linear(&format!("{beginning}{piece}.."), make, |call| drop(read(call.as_bytes())));
@@ -204,7 +205,10 @@ mod tests {
             ),
             "<!DOCTYPE a [<!ENTITY b 'c'>]><methodCall><methodName>&b;</methodName></methodCall>".to_owned(),
         ];
-        survives("calls", &seeds.map(String::into_bytes), 4 * count(), |bytes| {
+        let seeds = seeds.map(String::into_bytes);
+        // For libFuzzer, if somebody wants them.
+        write_seeds("xml_rpc", &seeds);
+        survives("calls", &seeds, 4 * count(), |bytes| {
             if let Ok(call) = read(bytes) {
                 assert!(call.params.len() <= MAX_PARAMS && !call.method.is_empty());
                 // A byte that is not UTF-8 becomes a character of two.

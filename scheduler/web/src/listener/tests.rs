@@ -144,6 +144,20 @@ async fn silent_connections_are_closed_and_slow_responses_are_not() {
 }
 
 #[tokio::test]
+async fn a_head_that_is_longer_than_the_buffer_of_a_connection_is_refused() {
+    let served = served(Limits::new(4, 4)).await;
+    let head =
+        |bytes: usize| format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n", "x".repeat(bytes));
+    assert_eq!(served.asked(head(BUFFERED / 2).as_bytes()).await, "HTTP/1.1 200 OK");
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    // The listener may close the connection before all of it is sent.
+    let _ = stream.write_all(head(2 * BUFFERED).as_bytes()).await;
+    let mut read = Vec::new();
+    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut read)).await.expect("it is closed");
+    assert!(!read.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&read));
+}
+
+#[tokio::test]
 async fn a_caller_that_reads_nothing_is_cut_off() {
     let served = served(quick()).await;
     let mut stream = served.sent(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n").await;

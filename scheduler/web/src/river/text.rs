@@ -59,7 +59,7 @@ fn add(tree: &Tree, node: NodeId, text: &mut String) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use common::testing::assert_linear;
+    use common::testing::{assert_linear, pieces};
 
     use super::*;
 
@@ -96,7 +96,9 @@ mod tests {
 
     #[test]
     fn time_grows_with_the_text() {
-        for piece in ["<b>", "<p><table>", "&amp;", "<a href=x>", "x ", "<!--"] {
+        let tokens = ["<b>", "<p><table>", "&amp;", "<a href=x>", "x ", "<!--"];
+        let generated = pieces(&tokens, 24);
+        for piece in tokens.into_iter().chain(generated.iter().map(String::as_str)) {
             assert_linear(piece, |length| piece.repeat(length / piece.len()), |html| drop(plain(html, 300)));
         }
     }

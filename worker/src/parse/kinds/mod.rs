@@ -22,14 +22,17 @@ use posts::Posts;
 pub(super) fn read(text: &str, content_type: Option<&str>, url: Option<&Url>, limits: &ParseLimits) -> Option<Posts> {
     let max = limits.max_entries;
     if text.trim_start().starts_with('{') {
-        return atproto::read(text, max).or_else(|| activity::read(text, max));
+        let in_time = || (!limits.is_late()).then_some(text);
+        return in_time().and_then(|text| atproto::read(text, max)).or_else(|| activity::read(in_time()?, max));
     }
-    let announces = || url.is_some_and(|url| discover::announced_in(text, url).iter().any(|feed| !feed.is_actor()));
+    let announced = |url| discover::announced_in(text, url, limits.deadline);
+    let announces = || url.is_some_and(|url| announced(url).iter().any(|feed| !feed.is_actor()));
     page(text, content_type, url, limits).filter(|_| !announces())
 }
 
 /// The feed that a page is.
 pub(super) fn page(text: &str, content_type: Option<&str>, url: Option<&Url>, limits: &ParseLimits) -> Option<Posts> {
-    let is_page = discover::is_page(text.as_bytes(), content_type);
-    is_page.then(|| hfeed::read(text, url, limits)).flatten()
+    let is_page = discover::is_page(text.as_bytes(), content_type) && !limits.is_late();
+    // A page whose tree ended at the deadline is not whole.
+    is_page.then(|| hfeed::read(text, url, limits)).flatten().filter(|_| !limits.is_late())
 }

@@ -9,6 +9,7 @@
 use serde_json::{Map, Value};
 
 use super::posts::json;
+use crate::parse::ParseLimits;
 
 /// Elements whose texts are elements, not attributes.
 const CONTAINERS: [&str; 9] =
@@ -26,8 +27,8 @@ const MAX_GROWTH: usize = 3;
 const MAX_GROWTH_OF_SMALL: usize = 64 * 1024;
 
 /// The document as RSS in XML, if it is RSS-in-JSON.
-pub(in crate::parse) fn as_xml(text: &str) -> Option<String> {
-    if !text.trim_start().starts_with('{') || !text.contains("\"rss\"") {
+pub(in crate::parse) fn as_xml(text: &str, limits: &ParseLimits) -> Option<String> {
+    if !text.trim_start().starts_with('{') || !text.contains("\"rss\"") || limits.is_late() {
         return None;
     }
     let document = json(text)?;

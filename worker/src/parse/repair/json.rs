@@ -4,16 +4,22 @@
 //! document that ends too early: whole items are kept.
 
 use super::Mended;
+use crate::parse::ParseLimits;
+use crate::watch::Watch;
 
-/// The document mended; `None` when it does not look as if it had been meant as a feed.
-pub(in crate::parse) fn mended(text: &str) -> Option<Mended> {
-    crate::parse::json::claims_to_be_a_feed(text).then(|| balanced(text))
+/// The document mended; `None` when it does not look as if it had been meant as a feed, or when its deadline has passed.
+pub(in crate::parse) fn mended(text: &str, limits: &ParseLimits) -> Option<Mended> {
+    let watch = Watch::new(limits.deadline);
+    if crate::parse::json::claims_to_be_a_feed(text) { balanced(text, watch) } else { None }
 }
 
-fn balanced(text: &str) -> Mended {
+fn balanced(text: &str, mut watch: Watch) -> Option<Mended> {
     let mut scanner = Scanner { out: String::with_capacity(text.len() + 16), open: Vec::new(), whole: None };
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
+        if watch.is_late(text.len() - rest.len()) {
+            return None;
+        }
         rest = match first {
             '"' => scanner.string(rest),
             _ => {
@@ -25,7 +31,7 @@ fn balanced(text: &str) -> Mended {
             break;
         }
     }
-    scanner.finish()
+    Some(scanner.finish())
 }
 
 struct Scanner {
@@ -130,7 +136,8 @@ mod tests {
             ("{\"a\":\"\\", "{\"a\":\"\\\\", true),
         ];
         for (broken, whole, truncated) in table {
-            assert_eq!(balanced(broken), Mended { text: whole.into(), truncated }, "{broken}");
+            let mended = balanced(broken, Watch::new(None));
+            assert_eq!(mended, Some(Mended { text: whole.into(), truncated }), "{broken}");
         }
     }
 }

@@ -10,6 +10,8 @@ mod dialect;
 pub(super) mod json;
 mod tokens;
 
+use crate::parse::ParseLimits;
+use crate::watch::Watch;
 use dialect::Dialect;
 use tokens::{Tag, Token};
 
@@ -43,9 +45,10 @@ pub(super) struct Mended {
     pub(super) truncated: bool,
 }
 
-/// The document mended. `None` when it is no feed.
-pub(super) fn mended(text: &str) -> Option<Mended> {
+/// The document mended. `None` when it is no feed, or when its deadline has passed.
+pub(super) fn mended(text: &str, limits: &ParseLimits) -> Option<Mended> {
     let mut rest = &text[feed_position(text)?..];
+    let mut watch = Watch::new(limits.deadline);
     let Some((Token::Start(root), _)) = tokens::first(rest) else { return None };
     let mut rewriter = Rewriter::new(Dialect::of_root(root.name)?, rest.len());
     while let Some((token, length)) = tokens::first(rest) {
@@ -58,7 +61,7 @@ pub(super) fn mended(text: &str) -> Option<Mended> {
             Token::End(name) => rewriter.end(name, raw),
             Token::Nothing => {}
         }
-        rewriter.hopeless |= rewriter.out.len() > rewriter.longest;
+        rewriter.hopeless |= rewriter.out.len() > rewriter.longest || watch.is_late(text.len() - rest.len());
         if rewriter.hopeless || rewriter.closed {
             break;
         }
@@ -91,7 +94,7 @@ struct Rewriter {
     text_holder: Option<(usize, Inside)>,
     /// An entry is open: its depth, and where it begins in the output.
     entry: Option<(usize, usize)>,
-    /// Too deep, or grown too much.
+    /// Too deep, grown too much, or late.
     hopeless: bool,
     longest: usize,
     /// The root element has ended.
@@ -223,6 +226,10 @@ impl Rewriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn mended(text: &str) -> Option<Mended> {
+        super::mended(text, &ParseLimits::default())
+    }
 
     #[test]
     fn the_feed_is_found_behind_junk_and_nowhere_else() {

@@ -26,6 +26,7 @@ use url::Url;
 use super::draft::Draft;
 use super::vocabulary::Word;
 use super::{ParseLimits, entities};
+use crate::watch::Watch;
 use doctype::Entities;
 use pass::{Pass, Scope};
 pub(super) use refusal::Refusal;
@@ -35,8 +36,12 @@ pub(super) fn read<'a>(text: &'a str, document_url: Option<&Url>, limits: &Parse
     let mut reader = Reader::from_str(text);
     reader.config_mut().expand_empty_elements = true;
     let mut pass = Pass::new(text, document_url, limits);
+    let mut watch = Watch::new(limits.deadline);
     loop {
         let begins = position(reader.buffer_position());
+        if watch.is_late(begins) {
+            return Err(Refusal::Late);
+        }
         let event = reader.read_event().map_err(|error| Refusal::Malformed(error.to_string()))?;
         let span = begins..position(reader.buffer_position());
         match event {

@@ -5,6 +5,8 @@
 pub(in crate::parse) enum Refusal {
     /// Beyond a limit. Repairing does not help.
     TooLarge(String),
+    /// Not read by its deadline.
+    Late,
     /// Not well-formed.
     Malformed(String),
     /// The first element is no feed's.

@@ -15,7 +15,7 @@ use crate::fetch::bench::Bench;
 const PATIENCE: Duration = Duration::from_secs(60);
 const FEED: &str = "<rss><channel><title>t</title><item><guid>1</guid></item></channel></rss>";
 
-fn seeds() -> Vec<Vec<u8>> {
+pub(super) fn seeds() -> Vec<Vec<u8>> {
     let length = FEED.len();
     let whole = |head: &str| format!("{head}\r\nContent-Length: {length}\r\n\r\n{FEED}");
     let half = FEED.split_at(length / 2);

@@ -10,7 +10,7 @@ mod targets;
 
 use std::path::{Path, PathBuf};
 
-use common::testing::mutations::{count, survives};
+use common::testing::mutations::{count, survives, write_seeds};
 
 /// All files below a folder, in the order of their names.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
@@ -67,16 +67,11 @@ fn the_seeds_are_what_the_readers_take() {
         ("body", targets::body_seeds()),
         ("headers", targets::header_seeds()),
         ("html", targets::html_seeds()),
+        ("heads", heads::seeds()),
     ];
     assert!(all[0].1.iter().all(|seed| targets::feed(seed).is_some()));
     all[1].1.iter().for_each(|seed| targets::body(seed));
     all[2].1.iter().for_each(|seed| targets::headers(seed));
     all[3].1.iter().for_each(|seed| targets::html(seed));
-    let Some(folder) = std::env::var_os("FEEDFLEET_SEEDS").map(PathBuf::from) else { return };
-    for (target, seeds) in all {
-        std::fs::create_dir_all(folder.join(target)).unwrap();
-        for (number, seed) in seeds.iter().enumerate() {
-            std::fs::write(folder.join(target).join(number.to_string()), seed).unwrap();
-        }
-    }
+    all.iter().for_each(|(target, seeds)| write_seeds(target, seeds));
 }

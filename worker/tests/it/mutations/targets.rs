@@ -42,7 +42,7 @@ pub(crate) fn headers(bytes: &[u8]) {
     let _ = codings(&map).map(|codings| assert!(codings.known.len() <= 3));
 }
 
-const ALL: [Coding; 4] = [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd];
+pub(crate) const ALL: [Coding; 4] = [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd];
 const MAX_BYTES: usize = 1 << 20;
 
 /// Undoes the codings that the first byte chooses, up to three, from the bytes that follow.
@@ -50,7 +50,7 @@ pub(crate) fn body(bytes: &[u8]) {
     let Some((choice, wire)) = bytes.split_first() else { return };
     let (count, choice) = (usize::from(choice & 3), usize::from(choice >> 2));
     let chosen: Vec<Coding> = (0..count).map(|place| ALL[choice >> (2 * place) & 3]).collect();
-    let limits = DecodeLimits { max_bytes: MAX_BYTES, max_ratio: 200 };
+    let limits = DecodeLimits { max_bytes: MAX_BYTES, max_ratio: 200, deadline: None };
     if let Ok(document) = decode(wire.to_vec(), &chosen, limits) {
         assert!(document.len() <= MAX_BYTES);
     }
@@ -120,7 +120,8 @@ pub(crate) fn body_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-fn encoded(coding: Coding, bytes: &[u8]) -> Vec<u8> {
+/// Bytes in a coding.
+pub(crate) fn encoded(coding: Coding, bytes: &[u8]) -> Vec<u8> {
     match coding {
         Coding::Gzip => {
             let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
