@@ -76,8 +76,9 @@ impl Document {
             && !fingerprints.is_empty()
             && fingerprints.iter().all(is_unknown)
             && !reaches_beyond(&pushed, &entries, &fingerprints, &known);
-        let remembered = if self.none_known { REMEMBERED } else { 0 };
-        self.known_before = KnownEntries::default().after_document(known.iter().take(remembered));
+        if self.none_known {
+            self.known_before = KnownEntries::default().after_document(known.iter().take(REMEMBERED));
+        }
         for (entry, fingerprint) in entries.into_iter().zip(fingerprints) {
             if !known.contains(fingerprint) {
                 self.new_entries += u32::from(!known.knows_identity(fingerprint));
