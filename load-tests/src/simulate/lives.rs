@@ -16,7 +16,7 @@ use super::random::Random;
 use super::trial::{seconds, timestamp};
 
 /// Entries of a document, and of a page of older ones.
-pub(super) const WINDOW: usize = 20;
+const WINDOW: usize = 20;
 /// Where the feed is; its pages of older entries have a query with their number.
 const URL: &str = "http://a.example/feed";
 
