@@ -14,8 +14,10 @@ use crate::url::FeedUrl;
 
 /// A page that fails is tried again after the feed's next poll, until this many failed.
 const TRIES: u8 = 3;
-/// Entries known before an overflow that are remembered: some of them may be deleted meanwhile.
+/// Entries known before an overflow that are taken from the report of an earlier version.
 const REMEMBERED: usize = 64;
+/// Dates at multiples of a quarter of an hour are days without a time: midnight in any time zone.
+const DAY_ONLY: i64 = 15 * 60 * 1_000;
 
 /// Reading a feed's older entries, between two of its pages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +32,9 @@ pub struct ArchiveRead {
     /// Entries that were known before the gap: a page with one of them closes it. Empty if there is no gap to close.
     #[serde(default, skip_serializing_if = "KnownEntries::is_empty")]
     pub before: KnownEntries,
+    /// Since when the gap that they close exists: an older one stays. Earlier versions did not write it, and closed any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<Timestamp>,
     /// When the feed itself is polled.
     pub poll_due: Timestamp,
     /// Hashes of the pages that were read, so that a circle ends.
@@ -62,8 +67,10 @@ pub struct ArchiveLimits {
 pub struct Step {
     /// The page contains an entry that was known before the gap: nothing between is missing.
     pub overlaps: bool,
-    /// All of its entries are dated before those that are wanted.
+    /// All of its entries are dated before those that are wanted, at least one of them with a time: a day alone proves nothing.
     pub is_past: bool,
+    /// If the page overlaps: since when the gap that it closes exists. `None`: any.
+    pub gap: Option<Timestamp>,
     /// How reading goes on. `None`: all that is wanted was read, or a limit was reached, or the feed links to no further page.
     pub next: Option<ArchiveRead>,
 }
@@ -78,8 +85,8 @@ impl ArchiveRead {
         poll_due: Timestamp,
     ) -> Option<Self> {
         let next = link(url, onward)?;
-        let (wished, read) = (None, Vec::new());
-        Some(ArchiveRead { next, since, wished, before, poll_due, read, bytes: 0, entries: 0, failures: 0 })
+        let (wished, gap, read) = (None, None, Vec::new());
+        Some(ArchiveRead { next, since, wished, before, gap, poll_due, read, bytes: 0, entries: 0, failures: 0 })
     }
 
     /// Begins, or goes on, because a person asks for the entries since a time. What is being read already is read on: from the first
@@ -94,39 +101,38 @@ impl ArchiveRead {
         let earlier = current.and_then(ArchiveRead::wish).map_or(since, |wish| wish.min(since));
         let reading = match current {
             Some(current) if current.since <= since => current.clone(),
-            Some(current) => Self::begin(url, onward, since, current.before.clone(), poll_due)?,
+            Some(current) => {
+                let begun = Self::begin(url, onward, since, current.before.clone(), poll_due)?;
+                ArchiveRead { gap: current.gap, ..begun }
+            }
             None => Self::begin(url, onward, since, KnownEntries::default(), poll_due)?,
         };
         Some(ArchiveRead { wished: Some(earlier), ..reading })
     }
 
-    /// Begins at the first page after an overflow, in addition to what was being read before.
+    /// Begins at the first page after an overflow, in addition to what was being read before: entries that are dated `since` or later
+    /// are wanted. The entries before this overflow were known at `gap`.
     pub fn recovery(
         current: Option<&ArchiveRead>,
         url: &FeedUrl,
         document: &Document,
-        gap: Timestamp,
+        (since, gap): (Timestamp, Timestamp),
         poll_due: Timestamp,
     ) -> Option<Self> {
         // A gap that is being read goes on to where it began.
-        let since = current.map_or(gap, |current| current.since.min(gap));
-        let known = current.map(|current| current.before.clone()).filter(|before| !before.is_empty());
-        let before = known.unwrap_or_else(|| Self::known_before(document));
+        let since = current.map_or(since, |current| current.since.min(since));
+        let recovered = current.filter(|current| !current.before.is_empty());
+        let (before, gap) = recovered
+            .map_or_else(|| (known_before(document), Some(gap)), |recovered| (recovered.before.clone(), recovered.gap));
         let begun = Self::begin(url, &document.onward, since, before, poll_due)?;
         // The limits hold for both, or a feed that overflows at each poll would be read for ever.
         let (bytes, entries) = current.map_or((0, 0), |current| (current.bytes, current.entries));
-        Some(ArchiveRead { wished: current.and_then(ArchiveRead::wish), bytes, entries, ..begun })
+        Some(ArchiveRead { wished: current.and_then(ArchiveRead::wish), gap, bytes, entries, ..begun })
     }
 
     /// Since when a person wants entries.
     fn wish(&self) -> Option<Timestamp> {
-        self.wished.or_else(|| self.before.is_empty().then_some(self.since))
-    }
-
-    /// Returns the entries that were known before this document, as many as are remembered.
-    fn known_before(document: &Document) -> KnownEntries {
-        let own = usize::try_from(document.all_entries).unwrap_or(usize::MAX);
-        KnownEntries::default().after_document(document.known.iter().skip(own).take(REMEMBERED))
+        self.wished.or_else(|| (self.before.is_empty() && self.gap.is_none()).then_some(self.since))
     }
 
     /// Follows a page that was read, and leaves the entries in it that are wanted.
@@ -137,14 +143,15 @@ impl ArchiveRead {
         self.failures = 0;
         let overlaps = !self.before.is_empty() && document.all_entries > 0 && !document.none_known;
         let newest = document.entries.iter().filter_map(date).max();
-        let is_past = newest.is_some_and(|newest| newest < self.since);
+        let is_before = newest.is_some_and(|newest| newest < self.since);
+        let is_past = is_before && document.entries.iter().filter_map(time).next().is_some();
         document.entries.retain(|entry| date(entry).is_none_or(|date| date >= self.since));
-        let wish = self.wish();
+        let (wish, gap) = (self.wish(), self.gap.filter(|_| overlaps));
         if overlaps {
-            self.before = KnownEntries::default();
+            (self.before, self.gap) = (KnownEntries::default(), None);
             self.since = wish.unwrap_or(self.since);
         }
-        let is_done = is_past || (overlaps && wish.is_none_or(|wish| newest.is_some_and(|newest| newest < wish)));
+        let is_done = is_before || (overlaps && wish.is_none_or(|wish| newest.is_some_and(|newest| newest < wish)));
         let is_within = self.read.len() < limits.pages as usize
             && self.bytes < limits.bytes
             && self.entries < limits.entries
@@ -152,7 +159,7 @@ impl ArchiveRead {
         let next = link(&self.next, &document.onward)
             .filter(|next| !is_done && is_within && !self.read.contains(&hash(next)))
             .map(|next| ArchiveRead { next, ..self });
-        Step { overlaps, is_past, next }
+        Step { overlaps, is_past, gap, next }
     }
 
     /// Follows a page that could not be read: it is tried again a few times.
@@ -169,8 +176,22 @@ fn link(url: &FeedUrl, onward: &Onward) -> Option<FeedUrl> {
     Some(page).filter(|page| page.as_url().host() == url.as_url().host())
 }
 
+/// Returns the entries that were known before this document, as many as are remembered.
+fn known_before(document: &Document) -> KnownEntries {
+    if !document.known_before.is_empty() {
+        return document.known_before.clone();
+    }
+    let own = usize::try_from(document.all_entries).unwrap_or(usize::MAX);
+    KnownEntries::default().after_document(document.known.iter().skip(own).take(REMEMBERED))
+}
+
 fn date(entry: &Entry) -> Option<Timestamp> {
     entry.published.or(entry.updated)
+}
+
+/// Returns an entry's date if it has a time, and not only a day.
+pub fn time(entry: &Entry) -> Option<Timestamp> {
+    date(entry).filter(|date| date.millis() % DAY_ONLY != 0)
 }
 
 fn hash(url: &FeedUrl) -> u64 {
@@ -190,7 +211,7 @@ mod tests {
     }
 
     fn entry(day: u64) -> Entry {
-        Entry { id: day.to_string(), published: Some(at(day)), ..Entry::default() }
+        Entry { id: day.to_string(), published: Some(at(day).after(Duration::from_secs(1))), ..Entry::default() }
     }
 
     /// Returns a page of these days' entries that links to this page.
@@ -277,8 +298,39 @@ mod tests {
         let wish = ArchiveRead::wished(None, &feed(), &onward, at(50), at(100)).unwrap();
         let mut document = page(110..120, &before, Some(2));
         document.onward = onward.clone();
-        let read = ArchiveRead::recovery(Some(&wish), &feed(), &document, at(99), at(120)).unwrap();
+        let read = ArchiveRead::recovery(Some(&wish), &feed(), &document, (at(99), at(99)), at(120)).unwrap();
         assert_eq!((read.since, read.wished, read.before.is_empty()), (at(50), Some(at(50)), false));
+        assert_eq!(read.gap, Some(at(99)));
+        // And another overflow before that was read: what was known before the first one ends both.
+        let later = ArchiveRead::recovery(Some(&read), &feed(), &document, (at(119), at(119)), at(130)).unwrap();
+        assert_eq!((later.since, later.gap, later.before), (at(50), Some(at(99)), read.before));
+    }
+
+    #[test]
+    fn what_was_known_before_a_long_or_repetitive_document_ends_its_recovery() {
+        let known = KnownEntries::default().after_document((0..10).map(|day| entry(day).fingerprint()));
+        let twice = (100..105).chain(100..105).rev().map(entry).collect::<Vec<_>>();
+        for entries in [(100..1_000).rev().map(entry).collect(), twice] {
+            let mut document = Document::default();
+            document.keep_news(entries, &known);
+            document.onward.next = Some("https://a.example/feed?paged=2".into());
+            let json = serde_json::to_string(&document).unwrap();
+            let document: Document = serde_json::from_str(&json).unwrap();
+            let read = ArchiveRead::recovery(None, &feed(), &document, (at(8), at(9)), at(1_000)).unwrap();
+            assert_eq!((&read.before, read.wish(), read.gap), (&known, None, Some(at(9))));
+            let step = read.after(&mut page(5..20, &known, None), 10, LIMITS);
+            assert_eq!((step.overlaps, step.gap), (true, Some(at(9))));
+        }
+        assert!(page(5..20, &known, None).known_before.is_empty(), "no overflow");
+    }
+
+    #[test]
+    fn days_without_a_time_end_the_reading_and_prove_nothing() {
+        let day_only = |day| Entry { published: Some(at(day)), ..entry(day) };
+        let mut older = Document::default();
+        older.keep_news((60..70).map(day_only).collect(), &KnownEntries::default());
+        older.onward.next = Some("https://a.example/feed?paged=3".into());
+        assert_eq!(begun(at(80), &KnownEntries::default()).after(&mut older, 10, LIMITS), Step::default());
     }
 
     #[test]

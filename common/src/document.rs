@@ -1,6 +1,7 @@
 //! What a good answer brought: the document, its validators and hash, and what its publisher says in it about when to poll
 //! it and where it goes on.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -8,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::entry::{Author, Entry, Fingerprint};
 use crate::known::KnownEntries;
+
+/// Entries known before an overflow that are remembered: some of them may be deleted meanwhile.
+const REMEMBERED: usize = 64;
 
 /// What a good answer brought.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -48,9 +52,12 @@ pub struct Document {
     /// Entries in the whole document.
     pub all_entries: u32,
     /// None of its entries was known, although some were: entries between those and these may have been missed. What was pushed since
-    /// the last poll fills the gap if it reaches back beyond the document.
+    /// the last poll fills the gap if it includes the document's oldest entry and one before it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub none_known: bool,
+    /// If so, the newest entries that polls knew before, as many as are remembered. Earlier versions did not send them.
+    #[serde(skip_serializing_if = "KnownEntries::is_empty")]
+    pub known_before: KnownEntries,
     /// The known entries after this document.
     pub known: KnownEntries,
 }
@@ -65,11 +72,13 @@ impl Document {
         self.new_entries = 0;
         let (pushed, known) = (known.pushed(), known.polled());
         let is_unknown = |fingerprint: &Fingerprint| !known.knows_identity(*fingerprint);
-        let is_here = |pushed: Fingerprint| fingerprints.iter().any(|own| own.same_identity(pushed));
         self.none_known = !known.is_empty()
             && !fingerprints.is_empty()
             && fingerprints.iter().all(is_unknown)
-            && pushed.into_iter().all(is_here);
+            && !reaches_beyond(&pushed, &entries, &fingerprints, &known);
+        if self.none_known {
+            self.known_before = KnownEntries::default().after_document(known.iter().take(REMEMBERED));
+        }
         for (entry, fingerprint) in entries.into_iter().zip(fingerprints) {
             if !known.contains(fingerprint) {
                 self.new_entries += u32::from(!known.knows_identity(fingerprint));
@@ -77,6 +86,28 @@ impl Document {
             }
         }
     }
+}
+
+/// Returns whether pushed entries continue a document into the past: its oldest entry was pushed, and so was another one that is not in
+/// it and that polls do not know. Otherwise the hub may have lost what was posted before the document's entries. A pushed entry that
+/// polls know is an edit, and says nothing about what lies between.
+fn reaches_beyond(
+    pushed: &[Fingerprint],
+    entries: &[Entry],
+    fingerprints: &[Fingerprint],
+    polled: &KnownEntries,
+) -> bool {
+    if pushed.is_empty() {
+        return false;
+    }
+    let identities = |prints: &[Fingerprint]| prints.iter().map(|print| print.identity()).collect::<HashSet<_>>();
+    let (pushed, here) = (identities(pushed), identities(fingerprints));
+    let polled: HashSet<u64> = polled.iter().map(Fingerprint::identity).collect();
+    // Documents begin with their newest entry, unless dates say otherwise.
+    let by_age = entries.iter().zip(fingerprints).rev();
+    let oldest = by_age.min_by_key(|(entry, _)| entry.published.or(entry.updated));
+    oldest.is_some_and(|(_, oldest)| pushed.contains(&oldest.identity()))
+        && pushed.iter().any(|identity| !here.contains(identity) && !polled.contains(identity))
 }
 
 /// What a server gave to make the next request conditional (RFC 9110, section 8.8). Opaque: kept and echoed byte for byte.
@@ -280,5 +311,27 @@ mod tests {
         assert!(!is_over(16..20, &polled.after_push(prints(11..20))));
         // One delivery with what the document shows: what was posted between is unknown.
         assert!(is_over(16..20, &polled.after_push(prints(16..20))));
+        // The hub lost those between the pushed ones and the document, or the oldest that the document shows.
+        assert!(is_over(21..31, &polled.after_push(prints([11]))));
+        assert!(is_over(21..31, &polled.after_push(prints([11, 25]))));
+        let edit = Entry { title: Some("edited".into()), ..entries([3]).remove(0) }.fingerprint();
+        assert!(is_over(21..31, &polled.after_push([edit])), "an old entry was edited");
+        assert!(is_over(16..20, &polled.after_push([edit].into_iter().chain(prints(16..20)))));
+    }
+
+    #[test]
+    fn a_documents_oldest_entry_is_found_by_date() {
+        let dated = |id: u32| Entry {
+            id: id.to_string(),
+            published: Some(crate::time::Timestamp::from_millis(i64::from(id))),
+            ..Entry::default()
+        };
+        let polled = KnownEntries::default().after_document(prints(0..10));
+        let pushed = (11..17).map(|id| dated(id).fingerprint());
+        for (shown, is_over) in [(16..20, false), (17..20, true)] {
+            let mut oldest_first = Document::default();
+            oldest_first.keep_news(shown.map(dated).collect(), &polled.after_push(pushed.clone()));
+            assert_eq!(oldest_first.none_known, is_over);
+        }
     }
 }

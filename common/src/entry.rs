@@ -118,7 +118,12 @@ impl Fingerprint {
 
     /// Do both stand for the same identity, whatever the content?
     pub fn same_identity(self, other: Fingerprint) -> bool {
-        self.0 >> 32 == other.0 >> 32
+        self.identity() == other.identity()
+    }
+
+    /// The half that stands for the identity.
+    pub(crate) fn identity(self) -> u64 {
+        self.0 >> 32
     }
 }
 

@@ -23,11 +23,20 @@ fn reports(at: Timestamp) -> Vec<FetchReport> {
         Outcome::Modified(Box::new(Document { entries, new_entries, ..Document::default() }))
     };
     let validators = Validators { etag: Some("\"1\"".to_owned()), ..Validators::default() };
+    let overflowed = Document {
+        entries: (0..20).map(dated).collect(),
+        new_entries: 20,
+        all_entries: 20,
+        none_known: true,
+        ..Document::default()
+    };
+    let overflowed = Outcome::Modified(Box::new(overflowed));
     let failed = |failure| Outcome::Failed { failure, detail: String::new() };
     let outcomes = [
         Outcome::NotModified { validators },
         document(vec![dated(1)]),
         document((0..15).map(dated).collect()),
+        overflowed,
         failed(FailureKind::Timeout),
         failed(FailureKind::NotAFeed),
     ];
@@ -39,7 +48,7 @@ fn reports(at: Timestamp) -> Vec<FetchReport> {
 fn no_decision_takes_memory() {
     let defaults = common::config::defaults().policy;
     let start = Timestamp::from_millis(1_790_000_000_000);
-    let mut decisions = 0;
+    let (mut decisions, mut overflows) = (0, 0);
     let mut minutes = Minutes::default();
     for mode in [PolicyMode::Adaptive, PolicyMode::Classes] {
         let config = PolicyConfig { mode, ..defaults.clone() };
@@ -68,10 +77,12 @@ fn no_decision_takes_memory() {
                     assert_eq!(placed.count_total, 0, "{:?} in the emptier minute", report.outcome);
                     decisions += 1;
                     subject.state = decided.unwrap().state;
+                    overflows += u32::from(subject.state.overflowing && subject.state.gap_since.is_some());
                 }
             }
         }
     }
-    assert_eq!(decisions, 3000);
+    assert_eq!(decisions, 3600);
+    assert!(overflows >= 600, "{overflows} after the last good poll");
     assert!(measure(|| drop(black_box(vec![0_u8; 100]))).count_total > 0, "what is taken is counted");
 }

@@ -93,7 +93,9 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
             let truncated = feed.truncated;
             let mut document = document(feed, &answer.known);
             // A delta leaves out what is known.
-            document.none_known &= !answer.delta;
+            if answer.delta {
+                (document.none_known, document.known_before) = (false, KnownEntries::default());
+            }
             let linked = answer.announced;
             document.hub = linked.hub.or(document.hub);
             document.self_link = linked.self_link.or(document.self_link);
@@ -408,7 +410,7 @@ mod tests {
         let known = read_as(1, KnownEntries::default(), false).known;
         assert!(read_as(2, known.clone(), false).none_known);
         let delta = read_as(2, known, true);
-        assert_eq!((delta.none_known, delta.new_entries), (false, 1));
+        assert_eq!((delta.none_known, delta.new_entries, delta.known_before.len()), (false, 1, 0));
     }
 
     #[test]

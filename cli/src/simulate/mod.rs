@@ -285,11 +285,24 @@ fn print_watched(histories: &[Series], policy: &PolicyConfig, as_json: bool) -> 
             format!("{:.2}", watched.latest_silence),
         ),
         row("ended feeds of whose silence nothing is published within three years", watched.never_silent.to_string()),
+        row(
+            "median time until the silence of an ended feed is published, in its usual gaps",
+            format!("{:.1}", watched.silence_in_usual_gaps),
+        ),
+        row(
+            "ended feeds whose silence is published within three usual gaps",
+            watched.silent_within_three_usual_gaps.to_string(),
+        ),
         row("bursts of 50 posts, with documents of 20 entries", watched.bursts.to_string()),
+        row("polls that found entries pushed out of the document", watched.losses.to_string()),
+        row("of these, continuing a published overflow", watched.continued.to_string()),
+        row("of these, without feed.overflowed", watched.unnamed.to_string()),
+        row("feed.overflowed without a loss", watched.false_overflows.to_string()),
+        row("feeds with an archive", watched.archived.to_string()),
+        row("entries lost with an archive", watched.lost_with_archive.to_string()),
+        row("pages read", watched.pages.to_string()),
         row("entries lost without an archive", watched.lost.to_string()),
         row("feeds that lost entries", watched.feeds_that_lost.to_string()),
-        row("of these, without feed.overflowed", watched.unnamed.to_string()),
-        row("feed.overflowed of feeds that lost nothing", watched.false_overflows.to_string()),
     ];
     output::line(&output::table(&["WHAT", "COUNT"], &rows))?;
     Ok(ExitCode::SUCCESS)
@@ -304,6 +317,7 @@ fn goal_rows(goals: &Goals) -> Vec<Vec<String>> {
         row("G2 polls at newsgator's weighted mean, of newsgator's", goals.polls_at_equal_mean, "0.21", "0.18"),
         row("G3 mean at a quarter, of newsblur's or commafeed's", goals.mean_at_a_quarter, "0.40", "0.38"),
         row("missed items, of newsgator's", goals.missed, "0.50", ""),
+        row("the same, of those a poll every 15 minutes would see", goals.missed_of_catchable, "", ""),
         row("polls in hot minutes, % of all", 100.0 * goals.hot_share, "0.20", ""),
         row("polls under the floor of 15 minutes", goals.polls_under_floor, "0", ""),
         row("polls per feed and day at policy.price", goals.polls_per_feed_day, "", ""),

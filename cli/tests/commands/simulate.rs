@@ -62,6 +62,26 @@ fn histories_of_a_file_are_read_and_a_picture_is_drawn() {
 }
 
 #[test]
+fn the_plot_of_ones_own_fleet_has_a_line_for_each_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let (histories, picture) = (folder.path().join("histories.tsv"), folder.path().join("own.svg"));
+    let times: Vec<String> = (0..60).map(|day| (1_700_000_000 + day * 86_400).to_string()).collect();
+    std::fs::write(&histories, format!("https://a.example/feed\tauto:s\t{}\n", times.join(" "))).unwrap();
+    let drawn = |more: &[&str]| {
+        let flags =
+            ["simulate", "--histories", histories.to_str().unwrap(), "--own", "--plot", picture.to_str().unwrap()];
+        let ran = run(&[&flags[..], more].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        std::fs::read_to_string(&picture).unwrap()
+    };
+    let one = drawn(&[]);
+    assert!(one.starts_with("<svg ") && one.contains(">now</text>") && one.contains("Own fleet: 1 feed"), "{one}");
+    assert!(!one.contains(">with --set</text>"));
+    let both = drawn(&["--set", "policy.price=9"]);
+    assert!(both.contains(">now</text>") && both.contains(">with --set</text>"), "{both}");
+}
+
+#[test]
 fn goals_are_ratios() {
     let ran = simulate(&["--goals", "--json", "--seed", "1,2"]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));

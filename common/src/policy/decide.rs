@@ -83,7 +83,8 @@ pub(super) fn prepare<'a>(
             remember::modified(&mut state, report.conditional, document, polled);
             noticed = overflow::observed(&mut state, before, document, polled).then_some(Notice::Overflowed);
             silence::observed(&mut state, before, document, polled);
-            noticed = noticed.or(silence::fell_silent(&mut state, polled, policy.config));
+            // Of a feed that also fell silent the next poll publishes that.
+            noticed = noticed.or_else(|| silence::fell_silent(&mut state, polled, policy.config));
             moves::sighted(&mut state, report, polled);
         }
         Outcome::NotModified { validators } => {

@@ -92,14 +92,19 @@ fn moved(due: Timestamp, interval: Duration, salt: Duration, draw: f64) -> Times
     let end = (start + millis(interval.min(REACH))).max(first + MINUTE);
     // The part of each open minute before `end`, and its weight.
     let evenness = (interval.as_secs_f64() / 3600.0).min(1.0);
-    let parts = open.filter(|minute| *minute < end).map(|minute| {
+    let mut parts = [(0, 0.0, 0.0); 15];
+    let mut count = 0;
+    for minute in open.take_while(|minute| *minute < end) {
         let length = (end - minute).min(MINUTE) as f64;
-        let weight = evening(minute).powf(evenness) * (LEAST_WEIGHT + missing(minute, interval, salt));
-        (minute, length, length * weight)
-    });
-    let mut rest = draw * parts.clone().map(|(_, _, weight)| weight).sum::<f64>();
+        let even = if evenness < 1.0 { evening(minute).powf(evenness) } else { evening(minute) };
+        let weight = even * (LEAST_WEIGHT + missing(minute, interval, salt));
+        parts[count] = (minute, length, length * weight);
+        count += 1;
+    }
+    let parts = &parts[..count];
+    let mut rest = draw * parts.iter().map(|(_, _, weight)| weight).sum::<f64>();
     let mut moved = first;
-    for (minute, length, weight) in parts {
+    for &(minute, length, weight) in parts {
         let share = (rest / weight).min(1.0);
         moved = minute + ((length * share) as i64).min(MINUTE - 1);
         if rest < weight {

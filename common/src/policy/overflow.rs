@@ -29,7 +29,9 @@ pub(super) fn observed(state: &mut PollState, before: &PollState, document: &Doc
         return false;
     };
     state.gap_since = state.gap_since.or(Some(last));
-    let is_dated_later = |entry: &Entry| entry.published.or(entry.updated).is_some_and(|date| date > last);
+    // Dates in the future say nothing about what is new.
+    let is_dated_later =
+        |entry: &Entry| entry.published.or(entry.updated).is_some_and(|date| last < date && date <= polled);
     let renames = before.overflowing && !document.entries.iter().any(is_dated_later);
     let shorter = polled.since(last) / 2;
     // A document with few entries, such as the picture of the day, may be all new each time.

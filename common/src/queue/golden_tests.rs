@@ -67,6 +67,7 @@ fn jobs() -> Vec<FetchJob> {
 fn document() -> Document {
     Document {
         none_known: false,
+        known_before: crate::known::KnownEntries::default(),
         title: Some("Example".into()),
         link: Some("https://example.com/".into()),
         validators: validators(),

@@ -11,6 +11,7 @@ mod crowd;
 mod decided;
 mod figures;
 pub mod histories;
+mod lives;
 mod oracle;
 mod own;
 mod plot;

@@ -44,6 +44,8 @@ pub struct Goals {
     pub mean_at_a_quarter: f64,
     /// Items missed at NewsGator's own number of polls, as a fraction of NewsGator's.
     pub missed: f64,
+    /// The same, of the items that a poll every 15 minutes would have seen.
+    pub missed_of_catchable: f64,
     /// The largest share of our polls in hot minutes.
     pub hot_share: f64,
     /// Our polls less than 15 minutes after the one before.
@@ -98,6 +100,11 @@ impl Comparison {
             mean_at_a_quarter: ours_quarter.weighted_mean_minutes
                 / newsblur.weighted_mean_minutes.min(commafeed.weighted_mean_minutes),
             missed: ours.missed / own.missed.max(1.0),
+            missed_of_catchable: if own.missed_of_catchable > 0.0 {
+                ours.missed_of_catchable / own.missed_of_catchable
+            } else {
+                0.0
+            },
             hot_share: all.iter().map(|figures| figures.hot_share).fold(0.0, f64::max),
             polls_under_floor: all.iter().map(|figures| figures.under_floor).sum(),
             polls_per_feed_day: at_price.polls_per_feed_day,

@@ -2,21 +2,13 @@
 //! soon after its last post, and which feeds lose entries when they post more than a document holds.
 
 use common::config::PolicyConfig;
-use common::document::{Document, Validators};
-use common::entry::Entry;
-use common::host::HostKey;
-use common::policy::{Audience, Draw, Notice, Policy, Subject, decide};
-use common::report::{FetchReport, Outcome};
-use common::url::{FeedId, Version};
 use serde::Serialize;
 
 use super::decided::adaptive;
 use super::histories::{DAY, HOUR, Series};
+use super::lives::live;
 use super::random::Random;
-use super::trial::{seconds, timestamp};
 
-/// Entries of a document.
-const WINDOW: usize = 20;
 /// Posts of a burst, and the time that they take.
 const BURST: usize = 50;
 const BURST_TAKES: f64 = HOUR;
@@ -33,6 +25,8 @@ const WATCHED_ON: f64 = 3.0 * YEAR;
 pub struct Watched {
     /// Feeds.
     pub feeds: usize,
+    /// Feeds among these that link to older entries: every second one.
+    pub archived: usize,
     /// The time from the first to the last post, of all feeds together.
     pub feed_years: f64,
     /// Events `feed.silent` before the last post, per feed and year.
@@ -43,24 +37,28 @@ pub struct Watched {
     pub latest_silence: f64,
     /// Feeds of whose end nothing is published within three years: they paused too rarely before, or too long.
     pub never_silent: usize,
+    /// The median time from a last post to `feed.silent`, in usual gaps: the median gap between that feed's posts.
+    pub silence_in_usual_gaps: f64,
+    /// Feeds whose end is published within three of their usual gaps.
+    pub silent_within_three_usual_gaps: usize,
     /// Bursts that were added to the histories.
     pub bursts: usize,
-    /// Entries that no document had when it was polled.
+    /// Polls before which entries were pushed out of the document.
+    pub losses: usize,
+    /// Of these, how many continued an overflow that an earlier poll had published: no document had overlapped since.
+    pub continued: usize,
+    /// Entries of feeds without an archive that no document had when it was polled.
     pub lost: usize,
+    /// Entries of feeds with an archive that no document and no page had.
+    pub lost_with_archive: usize,
+    /// Pages that were read for these.
+    pub pages: usize,
     /// Feeds that lost some.
     pub feeds_that_lost: usize,
-    /// Of these, how many did not publish `feed.overflowed`.
+    /// Losses, of feeds with and without an archive, that were neither published as `feed.overflowed` nor continued one that was.
     pub unnamed: usize,
-    /// Feeds that published it and lost nothing.
+    /// Events `feed.overflowed` before which nothing was lost: the document was new as a whole, and not more.
     pub false_overflows: usize,
-}
-
-/// One feed's life.
-struct Life {
-    /// Times of `feed.silent`.
-    silent: Vec<f64>,
-    overflows: usize,
-    lost: usize,
 }
 
 impl Watched {
@@ -69,12 +67,12 @@ impl Watched {
         let config = adaptive(config);
         let mut watched = Watched { feeds: histories.len(), ..Watched::default() };
         let mut random = Random::new(1);
-        let mut alarms = 0;
-        for series in histories.iter().filter(|series| series.times.len() > 1) {
+        let (mut alarms, mut waits) = (0, Vec::new());
+        for (number, series) in histories.iter().filter(|series| series.times.len() > 1).enumerate() {
             let posts = &series.times;
             let (first, last) = (posts[0], posts[posts.len() - 1]);
             let years = (last - first) / YEAR;
-            let life = live(posts, last + WATCHED_ON, &config, &mut random);
+            let life = live(posts, last + WATCHED_ON, false, &config, &mut random);
             let false_alarms = life.silent.iter().filter(|at| **at <= last).count();
             alarms += false_alarms;
             watched.feed_years += years;
@@ -83,18 +81,26 @@ impl Watched {
                 Some(at) => {
                     let waited = (at - last) / longest_pause(posts);
                     watched.latest_silence = watched.latest_silence.max(waited);
+                    waits.push((at - last) / usual_gap(posts));
                 }
                 // One that fell silent before its last post began, and posted within an hour of it, is silent still.
                 None => watched.never_silent += 1,
             }
             let (with_bursts, bursts) = with_bursts(posts, &mut random);
-            let life = live(&with_bursts, last, &config, &mut random);
+            let has_archive = number % 2 == 1;
+            let life = live(&with_bursts, last, has_archive, &config, &mut random);
+            watched.archived += usize::from(has_archive);
             watched.bursts += bursts;
-            watched.lost += life.lost;
+            watched.losses += life.losses;
+            watched.continued += life.continued;
+            watched.unnamed += life.unnamed;
+            watched.false_overflows += life.false_overflows;
             watched.feeds_that_lost += usize::from(life.lost > 0);
-            watched.unnamed += usize::from(life.lost > 0 && life.overflows == 0);
-            watched.false_overflows += usize::from(life.lost == 0 && life.overflows > 0);
+            watched.pages += life.pages;
+            *(if has_archive { &mut watched.lost_with_archive } else { &mut watched.lost }) += life.lost;
         }
+        watched.silent_within_three_usual_gaps = waits.iter().filter(|waited| **waited <= 3.0).count();
+        watched.silence_in_usual_gaps = median(waits);
         watched.silent_per_feed_year = per_year(alarms, watched.feed_years);
         watched
     }
@@ -107,6 +113,18 @@ fn per_year(alarms: usize, years: f64) -> f64 {
 
 fn longest_pause(posts: &[f64]) -> f64 {
     posts.windows(2).map(|pair| pair[1] - pair[0]).fold(TOGETHER, f64::max)
+}
+
+/// The median gap between posts, without gaps inside a group of posts.
+fn usual_gap(posts: &[f64]) -> f64 {
+    let gaps = posts.windows(2).map(|pair| pair[1] - pair[0]).filter(|gap| *gap >= TOGETHER);
+    median(gaps.collect()).max(TOGETHER)
+}
+
+/// The upper median; 0 of nothing.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Adds bursts after some posts; returns their number too.
@@ -125,68 +143,21 @@ fn with_bursts(posts: &[f64], random: &mut Random) -> (Vec<f64>, usize) {
     (all, bursts)
 }
 
-/// Polls a feed from its first post on, until this time.
-fn live(posts: &[f64], until: f64, config: &PolicyConfig, random: &mut Random) -> Life {
-    let mut subject = Subject::new(Audience::default(), None);
-    let mut report = FetchReport {
-        http_status: Some(304),
-        conditional: true,
-        ..FetchReport::of(FeedId(1), Version(1), HostKey::new("a.example:443"), timestamp(0.0), Outcome::Gone)
-    };
-    let validators = Validators { etag: Some("\"1\"".to_owned()), ..Validators::default() };
-    let (mut at, mut seen) = (posts[0], 0);
-    let mut life = Life { silent: Vec::new(), overflows: 0, lost: 0 };
-    while at < until {
-        let all = seen + posts[seen..].partition_point(|post| *post <= at);
-        let new = &posts[seen..all];
-        let shown = &new[new.len().saturating_sub(WINDOW)..];
-        life.lost += new.len() - shown.len();
-        report.started = timestamp(at);
-        report.outcome = if new.is_empty() {
-            Outcome::NotModified { validators: validators.clone() }
-        } else {
-            let dated = |post: &f64| Entry { published: Some(timestamp(*post)), ..Entry::default() };
-            let count = |entries: usize| u32::try_from(entries).unwrap_or(u32::MAX);
-            Outcome::Modified(Box::new(Document {
-                validators: validators.clone(),
-                entries: shown.iter().map(dated).collect(),
-                new_entries: count(shown.len()),
-                all_entries: count(all.min(WINDOW)),
-                none_known: seen > 0 && shown.len() == WINDOW,
-                ..Document::default()
-            }))
-        };
-        seen = all;
-        let draw = Draw { salt: random.fraction(), minute: random.fraction() };
-        let decision =
-            decide(&subject, &report, report.started, draw, &Policy { config, load: 0.0, price: config.price });
-        for notice in decision.notices.iter() {
-            match notice {
-                Notice::Silent => life.silent.push(at),
-                Notice::Overflowed => life.overflows += 1,
-                _ => {}
-            }
-        }
-        subject.state = decision.state;
-        at = decision.next_due.map_or(f64::INFINITY, seconds);
-    }
-    life
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::simulate::histories::generated;
 
     #[test]
-    fn every_feed_that_loses_entries_is_named_and_silence_is_noticed_within_three_pauses() {
+    fn every_loss_is_named_archives_lose_nothing_and_silence_is_noticed_within_three_pauses() {
         let config = common::config::defaults().policy;
         let watched = Watched::run(&generated(3, 6), &config);
-        assert!(watched.bursts > 100 && watched.lost > 100, "{watched:?}");
-        assert_eq!(watched.unnamed, 0, "{watched:?}");
+        assert!(watched.bursts > 100 && watched.lost > 100 && watched.pages > 100, "{watched:?}");
+        assert_eq!((watched.unnamed, watched.lost_with_archive), (0, 0), "{watched:?}");
+        assert!(watched.continued * 2 < watched.losses, "{watched:?}");
         assert!(watched.silent_per_feed_year <= 1.0 && watched.most_silent_per_year <= 1.0, "{watched:?}");
-        assert!(watched.latest_silence <= 3.0, "{watched:?}");
-        let off = Watched::run(&generated(3, 1), &PolicyConfig { silent_factor: 0.0, ..config });
-        assert_eq!((off.silent_per_feed_year, off.never_silent), (0.0, off.feeds), "{off:?}");
+        assert!(watched.latest_silence <= 3.0 && watched.silence_in_usual_gaps > 0.0, "{watched:?}");
+        let none = Watched::run(&generated(3, 1), &PolicyConfig { silent_factor: 0.0, archive_pages: 0, ..config });
+        assert_eq!((none.silent_per_feed_year, none.never_silent), (0.0, none.feeds), "{none:?}");
     }
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use common::archive::ArchiveRead;
+use common::archive::{ArchiveRead, time};
 use common::config::PolicyConfig;
 use common::document::{Document, Validators};
 use common::entry::Entry;
@@ -18,8 +18,6 @@ use store::JobRow;
 
 /// Entries that are dated this long before the last good poll are not missing: some are published with an earlier date.
 pub(crate) const BACKDATED: Duration = Duration::from_secs(24 * 60 * 60);
-/// A date at midnight is a day without a time.
-const DAY_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Returns whether a report is about a page that was requested.
 pub(crate) fn is_page_that_ended(report: &FetchReport) -> bool {
@@ -64,9 +62,10 @@ pub(crate) fn after_poll(
 ) -> Option<ArchiveRead> {
     let poll_due = decision.next_due.filter(|_| decision.status == Status::Active && config.archive_pages > 0)?;
     let begun = match &report.outcome {
-        Outcome::Modified(document) if document.none_known && may_recover(feed, document) => {
-            let gap = decision.state.gap_since.unwrap_or(report.started).before(BACKDATED);
-            ArchiveRead::recovery(feed.archive.as_ref(), &feed.url, document, gap, poll_due)
+        Outcome::Modified(document) if document.none_known && may_recover(feed, document, report.started) => {
+            let since = decision.state.gap_since.unwrap_or(report.started).before(BACKDATED);
+            let gap = feed.state.last_success.unwrap_or(report.started);
+            ArchiveRead::recovery(feed.archive.as_ref(), &feed.url, document, (since, gap), poll_due)
         }
         _ => None,
     };
@@ -83,14 +82,14 @@ pub(crate) fn after_poll(
 }
 
 /// Whether the archive may have what a document that overflowed does not. A feed that renames all of its entries overflows at each poll:
-/// after the first time its archive is read only if entries are dated after the last poll, or, where dates tell nothing, if the last
-/// overflow was recovered.
-fn may_recover(feed: &Feed, document: &Document) -> bool {
+/// after the first time its archive is read only if entries are dated between the last poll and this one, or, where dates tell nothing,
+/// if the last overflow was recovered.
+fn may_recover(feed: &Feed, document: &Document, polled: Timestamp) -> bool {
     if !feed.state.overflowing {
         return true;
     }
-    let date = |entry: &Entry| entry.published.or(entry.updated).filter(|date| date.millis() % DAY_MILLIS != 0);
-    match document.entries.iter().filter_map(date).max() {
+    let past = |entry: &Entry| time(entry).filter(|date| *date <= polled);
+    match document.entries.iter().filter_map(past).max() {
         Some(newest) => feed.state.last_success.is_none_or(|last| newest > last),
         None => feed.state.gap_since.is_none(),
     }

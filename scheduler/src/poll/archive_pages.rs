@@ -125,7 +125,10 @@ impl PageReports<'_> {
                 }
                 _ => archive.after_failure(),
             };
-            let closes = |gap: &Timestamp| step.overlaps || step.is_past && since <= gap.before(BACKDATED);
+            let closes = |gap: &Timestamp| {
+                step.overlaps && step.gap.is_none_or(|own| own <= *gap)
+                    || step.is_past && since <= gap.before(BACKDATED)
+            };
             decision.state.gap_since = decision.state.gap_since.filter(|gap| !closes(gap));
             let archive = step.next?;
             let next = page_due(decision.state.hold_until, poll_due, config, now);

@@ -165,3 +165,27 @@ fn a_pause_of_a_feed_that_posts_often_fades_no_faster() {
     let longest = pauses.longest().unwrap();
     assert!(longest > MINUTE * 210 && longest < MINUTE * 230, "four hours, a month later: {longest:?}");
 }
+
+#[test]
+fn a_burst_that_is_found_long_after_it_is_an_overflow_and_at_the_next_poll_a_silence() {
+    let config = plain();
+    let burst = FetchReport { started: noon().after(DAY * 8), ..all_new(20, noon().after(DAY)) };
+    let first = ask(&daily(30), &burst, &config);
+    assert_eq!(first.notices.iter().collect::<Vec<_>>(), [Notice::Overflowed]);
+    let later = FetchReport { started: noon().after(DAY * 8 + HOUR), ..unchanged() };
+    let second = ask(&after(&daily(30), &first), &later, &config);
+    assert_eq!(second.notices.iter().collect::<Vec<_>>(), [Notice::Silent]);
+}
+
+#[test]
+fn a_feed_that_renames_its_entries_and_dates_them_in_the_future_is_not_hurried() {
+    let config = plain();
+    let mut events = all_new(20, noon().after(DAY * 30));
+    let mut feed = read_at_noon();
+    for hour in 1..4 {
+        events.started = noon().after(HOUR * hour);
+        let decision = ask(&feed, &events, &config);
+        assert_eq!(delay(&decision), if hour == 1 { 30 * MINUTE } else { HOUR }, "poll {hour}");
+        feed = after(&feed, &decision);
+    }
+}

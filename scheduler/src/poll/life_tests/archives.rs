@@ -25,6 +25,8 @@ struct Origin {
     window: usize,
     /// Entries have no dates.
     undated: bool,
+    /// Entries are dated with their day only.
+    days: bool,
     /// Pages of an archive, the feed's own among them.
     pages_there: usize,
     /// Those that link to pages of older entries.
@@ -42,6 +44,7 @@ impl Origin {
             renames: false,
             window: WINDOW,
             undated: false,
+            days: false,
             pages_there: usize::MAX,
             posts: HashMap::new(),
             archived: Vec::new(),
@@ -78,7 +81,7 @@ impl Origin {
         let all: Vec<Entry> = posts.iter().rev().map(|at| dated(*at)).collect();
         let named = |entry: Entry| Entry {
             id: if self.renames { format!("{} {now}", entry.id) } else { entry.id },
-            published: entry.published.filter(|_| !self.undated),
+            published: entry.published.filter(|_| !self.undated).map(|at| if self.days { day(at) } else { at }),
             ..entry
         };
         let shown = all.iter().skip((page - 1) * self.window).take(self.window).cloned().map(named).collect();
@@ -96,6 +99,11 @@ impl Origin {
 
 fn dated(at: Timestamp) -> Entry {
     Entry { id: at.to_string(), published: Some(at), ..Entry::default() }
+}
+
+/// The day of a time.
+fn day(at: Timestamp) -> Timestamp {
+    Timestamp::from_millis(at.millis().div_euclid(86_400_000) * 86_400_000)
 }
 
 /// Lets a fleet and an origin run for this many minutes.
@@ -285,6 +293,39 @@ async fn a_feed_that_renames_its_entries_is_not_read_back_at_each_poll() {
     run(&fleet, &mut origin, 2 * 24 * 60).await;
     assert!(origin.polls > 5, "{} polls", origin.polls);
     assert!(origin.pages.len() <= 2, "{} pages in {} polls", origin.pages.len(), origin.polls);
+}
+
+#[tokio::test]
+async fn neither_days_without_a_time_nor_dates_in_the_future_have_an_archive_read_at_each_poll() {
+    for in_future in [false, true] {
+        let (fleet, mut origin, id) = with_pages().await;
+        (origin.is_over, origin.renames, origin.days) = (true, true, !in_future);
+        if in_future {
+            let ahead = |at: &mut Timestamp| *at = at.after(MINUTE * 60 * 24 * 365);
+            origin.posts.get_mut(&id).unwrap().iter_mut().for_each(ahead);
+        }
+        run(&fleet, &mut origin, 2 * 24 * 60).await;
+        assert!(origin.polls > 5, "{} polls", origin.polls);
+        assert!(origin.pages.len() <= 4, "{} pages in {} polls", origin.pages.len(), origin.polls);
+        assert!(fleet.feed(id).await.state.gap_since.is_some(), "nothing proves that none is missing");
+    }
+}
+
+#[tokio::test]
+async fn the_recovery_of_a_later_burst_closes_no_earlier_gap() {
+    let (fleet, mut origin, id, unseen) = quiet_with_pages().await;
+    origin.pages_there = 2;
+    burst(&fleet, &mut origin, id, 70);
+    run(&fleet, &mut origin, 180).await;
+    let gap = fleet.feed(id).await.state.gap_since;
+    assert_eq!(verdict(&fleet, &origin, id, unseen).await, (false, 30));
+    origin.pages_there = usize::MAX;
+    let read = origin.pages.len();
+    burst(&fleet, &mut origin, id, 50);
+    run(&fleet, &mut origin, 180).await;
+    assert!(origin.pages.len() > read);
+    assert_eq!(verdict(&fleet, &origin, id, unseen).await, (false, 30));
+    assert_eq!(fleet.feed(id).await.state.gap_since, gap);
 }
 
 #[tokio::test]
