@@ -142,5 +142,6 @@ fn verdict(results: &Results, feed: &Feed, report: FetchReport) -> Verdict {
         audience_at: feed.audience_at,
         push,
         archive: feed.archive.clone(),
+        seen: None,
     }
 }
