@@ -63,6 +63,12 @@ pub struct Document {
 }
 
 impl Document {
+    /// Returns about how many bytes of memory it takes.
+    pub fn memory_bytes(&self) -> usize {
+        let entries = self.entries.iter().map(|entry| size_of::<Entry>() + entry.text_bytes());
+        size_of::<Self>() + self.known.memory_bytes() + entries.sum::<usize>()
+    }
+
     /// Keeps the entries that `known` does not hold in this very form, and counts the new identities.
     /// `entries` are all entries of the document, in its order.
     pub fn keep_news(&mut self, entries: Vec<Entry>, known: &KnownEntries) {

@@ -8,7 +8,7 @@ use crate::document::{ContentHash, Onward, Validators};
 use crate::host::HostKey;
 use crate::labels::Marks;
 use crate::last_error::LastError;
-use crate::policy::{Audience, PollState, Status, Term};
+use crate::policy::{Audience, Category, PollState, Status, Term};
 use crate::push::FeedPush;
 use crate::secrets::Sealed;
 use crate::time::Timestamp;
@@ -29,6 +29,8 @@ pub struct Feed {
     pub title: Option<String>,
     /// Is it polled?
     pub status: Status,
+    /// The category that is stored. The rules may have changed since: [`category()`](crate::policy::category()) tells the one that it has now.
+    pub category: Category,
     /// Who reads it.
     pub audience: Audience,
     /// When a person set that last.

@@ -193,8 +193,12 @@ impl HostRules {
 
     /// The rule that speaks of this name: its own, or that of the nearest domain above it.
     pub fn rule_named(&self, name: &str) -> Option<&HostRule> {
-        let name = name.to_ascii_lowercase();
-        let mut domain = name.as_str();
+        if self.rules.is_empty() {
+            return None;
+        }
+        let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
+        let name: Cow<'_, str> = if is_lower { name.into() } else { name.to_ascii_lowercase().into() };
+        let mut domain = &*name;
         loop {
             match self.rules.get(domain) {
                 Some(rule) => return Some(rule),
@@ -203,7 +207,8 @@ impl HostRules {
         }
     }
 
-    fn limits(&self, rule: Option<&HostRule>) -> HostLimits {
+    /// The pace of a host that this rule speaks of.
+    pub fn limits(&self, rule: Option<&HostRule>) -> HostLimits {
         HostLimits {
             gap: rule.and_then(|rule| rule.gap).unwrap_or(self.default.gap),
             burst: rule.and_then(|rule| rule.burst).unwrap_or(self.default.burst),

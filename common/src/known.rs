@@ -83,6 +83,11 @@ impl KnownEntries {
         self.list.iter().copied()
     }
 
+    /// Returns how many bytes of memory its fingerprints take.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(self.list.as_slice())
+    }
+
     /// Returns the number of fingerprints.
     pub fn len(&self) -> usize {
         self.list.len()

@@ -23,7 +23,7 @@ use crate::delivery;
 use crate::error::BackendError;
 use crate::ops::Ops;
 use crate::poll::dispatch::Dispatcher;
-use crate::poll::intake::Intake;
+use crate::poll::intake::{Intake, linger};
 use crate::poll::moves::Moves;
 use crate::poll::results::Results;
 use crate::poll::subject::draw;
@@ -164,7 +164,7 @@ impl Scheduler {
                 condition: condition.clone(),
                 watch: ClockWatch::default(),
             },
-            intake: Intake { results: results.clone(), watch: ClockWatch::default() },
+            intake: Intake { results: results.clone(), watch: ClockWatch::default(), linger: linger(&config) },
             results,
             reconciler: Reconciler {
                 store: store.clone(),

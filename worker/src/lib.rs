@@ -31,6 +31,7 @@ mod resolve;
 mod rules;
 pub mod run;
 mod searched;
+mod sessions;
 pub mod setup;
 mod shortage;
 mod signature;

@@ -15,9 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 
 /// How long to wait before a batch that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Bytes of text in one message of reports, about. As JSON they may be several times as many; the queue refuses what is too
-/// large.
-const MESSAGE_BYTES: usize = 8 << 20;
+/// Bytes of text in one message of reports, about, unless one report has more. As JSON they may be several times as many; the queue
+/// refuses what is too large. A broker sends a scheduler 64 messages ahead.
+const MESSAGE_BYTES: usize = 1 << 20;
 /// Messages of reports on their way at once.
 const UNCONFIRMED: usize = 16;
 

@@ -11,8 +11,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
 
-/// The number of tickets that rustls keeps of each server; it counts tickets, not servers.
-const TICKETS_PER_SERVER: usize = 8;
+use crate::sessions::Sessions;
 
 /// A failed handshake, by its class.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +51,7 @@ pub(crate) fn client_config(extra_roots: &[CertificateDer<'static>], servers: us
     }
     .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    config.resumption = Resumption::in_memory_sessions(servers.saturating_mul(TICKETS_PER_SERVER));
+    config.resumption = Resumption::store(Arc::new(Sessions::of(servers)));
     Ok(config)
 }
 

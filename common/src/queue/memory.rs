@@ -1,92 +1,77 @@
-//! The queue inside one process: bytes in a list behind a mutex.
+//! The queue inside one process: items in a list behind a mutex.
 //!
-//! Bounded by bytes: a publisher waits for room. Nothing survives the process; the lease of each job and the store's
-//! versions repair that, as they repair a lost message anywhere.
+//! Bounded by bytes, as the items estimate their own size: a publisher waits for room. Items are copied when they are delivered, so
+//! that a delivery that is dropped can come again; they are never encoded, and nothing but list operations happens under the mutex.
+//! Nothing survives the process; the lease of each job and the store's versions repair that, as they repair a lost message anywhere.
 
 use std::collections::VecDeque;
-use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use super::{Delivery, Message, Queue, QueueDepth, QueueError, Receipt, decode, encode};
-
-/// Dead letters that are kept for a look; older ones go.
-const DEAD_LETTERS_KEPT: usize = 100;
+use super::{Delivery, Message, Queue, QueueDepth, QueueError, Receipt};
 
 /// A queue of `T` inside this process.
 pub struct MemoryQueue<T> {
-    shared: Arc<Shared>,
-    items: PhantomData<fn() -> T>,
+    shared: Arc<Shared<T>>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct Shared<T> {
+    state: Mutex<State<T>>,
     capacity: usize,
     arrived: Notify,
     left: Notify,
 }
 
-#[derive(Default)]
-struct State {
-    waiting: VecDeque<Stored>,
-    unacked: usize,
+struct State<T> {
+    waiting: VecDeque<Stored<T>>,
+    /// Items that wait or are in somebody's hands.
+    items: usize,
+    /// The size of the messages that are not acknowledged yet.
     bytes: usize,
-    dead: VecDeque<Vec<u8>>,
     dead_total: u64,
 }
 
-struct Stored {
-    bytes: Vec<u8>,
-    items: usize,
+/// A message.
+struct Stored<T> {
+    items: Vec<T>,
+    bytes: usize,
     deliveries: u32,
 }
 
 impl<T: Message> MemoryQueue<T> {
     /// An empty queue that holds up to `capacity` bytes of messages; a larger message passes when it is alone.
     pub fn new(capacity: usize) -> Self {
-        let shared = Shared { state: Mutex::default(), capacity, arrived: Notify::new(), left: Notify::new() };
-        MemoryQueue { shared: Arc::new(shared), items: PhantomData }
+        let state = State { waiting: VecDeque::new(), items: 0, bytes: 0, dead_total: 0 };
+        let shared = Shared { state: Mutex::new(state), capacity, arrived: Notify::new(), left: Notify::new() };
+        MemoryQueue { shared: Arc::new(shared) }
     }
 
-    /// Messages that went to the dead letters since the start.
+    /// Returns the number of messages that were discarded since the start because they were delivered too often.
     pub fn dead_letters(&self) -> u64 {
         self.shared.lock().dead_total
-    }
-
-    /// Puts raw bytes into the queue, as another program would.
-    #[cfg(test)]
-    fn publish_bytes(&self, bytes: Vec<u8>, items: usize) {
-        self.shared.lock().waiting.push_back(Stored { bytes, items, deliveries: 0 });
-        self.shared.arrived.notify_one();
     }
 
     fn take(&self) -> Option<Delivery<T>> {
         loop {
             let mut state = self.shared.lock();
             let mut stored = state.waiting.pop_front()?;
-            stored.deliveries += 1;
-            let worn_out = T::DELIVERY_LIMIT.is_some_and(|limit| stored.deliveries > limit);
-            match decode::<T>(&stored.bytes) {
-                Ok(items) if !worn_out => {
-                    state.unacked += stored.items;
-                    if !state.waiting.is_empty() {
-                        self.shared.arrived.notify_one();
-                    }
-                    drop(state);
-                    let redelivered = stored.deliveries > 1;
-                    let receipt = MemoryReceipt { shared: Arc::clone(&self.shared), stored: Some(stored) };
-                    return Some(Delivery::new(items, redelivered, Box::new(receipt)));
-                }
-                outcome => {
-                    let reason = outcome.err().map_or("delivered too often".to_owned(), |error| error.to_string());
-                    tracing::error!(queue = T::QUEUE, reason, "message moved to the dead letters");
-                    state.bury(stored.bytes);
-                    drop(state);
-                    self.shared.left.notify_waiters();
-                }
+            if !state.waiting.is_empty() {
+                self.shared.arrived.notify_one();
             }
+            stored.deliveries += 1;
+            if T::DELIVERY_LIMIT.is_none_or(|limit| stored.deliveries <= limit) {
+                drop(state);
+                let (items, redelivered) = (stored.items.clone(), stored.deliveries > 1);
+                let receipt = MemoryReceipt { shared: Arc::clone(&self.shared), stored: Some(stored) };
+                return Some(Delivery::new(items, redelivered, Box::new(receipt)));
+            }
+            state.dead_total += 1;
+            state.forget(&stored);
+            drop(state);
+            tracing::error!(queue = T::QUEUE, reason = "delivered too often", "message moved to the dead letters");
+            self.shared.left.notify_waiters();
         }
     }
 }
@@ -94,21 +79,19 @@ impl<T: Message> MemoryQueue<T> {
 #[async_trait]
 impl<T: Message> Queue<T> for MemoryQueue<T> {
     async fn publish(&self, items: &[T]) -> Result<(), QueueError> {
-        let bytes = encode(items)?;
+        let bytes = items.iter().map(Message::memory_bytes).sum();
         loop {
             let left = self.shared.left.notified();
             tokio::pin!(left);
             left.as_mut().enable();
-            {
-                let mut state = self.shared.lock();
-                if state.bytes == 0 || state.bytes + bytes.len() <= self.shared.capacity {
-                    state.bytes += bytes.len();
-                    state.waiting.push_back(Stored { bytes, items: items.len(), deliveries: 0 });
-                    break;
-                }
+            if self.shared.reserve(items.len(), bytes) {
+                break;
             }
             left.await;
         }
+        // Copied only once there is room, so that publishers who wait for it have no second copy.
+        let stored = Stored { items: items.to_vec(), bytes, deliveries: 0 };
+        self.shared.lock().waiting.push_back(stored);
         self.shared.arrived.notify_one();
         Ok(())
     }
@@ -130,9 +113,7 @@ impl<T: Message> Queue<T> for MemoryQueue<T> {
     }
 
     async fn depth(&self) -> Result<QueueDepth, QueueError> {
-        let state = self.shared.lock();
-        let waiting: usize = state.waiting.iter().map(|stored| stored.items).sum();
-        Ok(QueueDepth { items: waiting + state.unacked, consumers: None })
+        Ok(QueueDepth { items: self.shared.lock().items, consumers: None })
     }
 
     async fn check(&self) -> Result<(), QueueError> {
@@ -140,50 +121,52 @@ impl<T: Message> Queue<T> for MemoryQueue<T> {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
         crate::lock(&self.state)
     }
-}
 
-impl State {
-    fn bury(&mut self, bytes: Vec<u8>) {
-        self.bytes -= bytes.len().min(self.bytes);
-        self.dead_total += 1;
-        self.dead.push_back(bytes);
-        if self.dead.len() > DEAD_LETTERS_KEPT {
-            self.dead.pop_front();
+    /// Reserves room for a message, if there is any.
+    fn reserve(&self, items: usize, bytes: usize) -> bool {
+        let mut state = self.lock();
+        let fits = state.bytes == 0 || state.bytes + bytes <= self.capacity;
+        if fits {
+            state.bytes += bytes;
+            state.items += items;
         }
+        fits
     }
 }
 
-struct MemoryReceipt {
-    shared: Arc<Shared>,
+impl<T> State<T> {
+    /// Gives the room of a message back.
+    fn forget(&mut self, stored: &Stored<T>) {
+        self.bytes -= stored.bytes;
+        self.items -= stored.items.len();
+    }
+}
+
+struct MemoryReceipt<T> {
+    shared: Arc<Shared<T>>,
     /// `None` once acked.
-    stored: Option<Stored>,
+    stored: Option<Stored<T>>,
 }
 
 #[async_trait]
-impl Receipt for MemoryReceipt {
+impl<T: Message> Receipt for MemoryReceipt<T> {
     async fn ack(mut self: Box<Self>) -> Result<(), QueueError> {
         if let Some(stored) = self.stored.take() {
-            let mut state = self.shared.lock();
-            state.unacked -= stored.items;
-            state.bytes -= stored.bytes.len().min(state.bytes);
-            drop(state);
+            self.shared.lock().forget(&stored);
             self.shared.left.notify_waiters();
         }
         Ok(())
     }
 }
 
-impl Drop for MemoryReceipt {
+impl<T> Drop for MemoryReceipt<T> {
     fn drop(&mut self) {
         if let Some(stored) = self.stored.take() {
-            let mut state = self.shared.lock();
-            state.unacked -= stored.items;
-            state.waiting.push_front(stored);
-            drop(state);
+            self.shared.lock().waiting.push_front(stored);
             self.shared.arrived.notify_one();
         }
     }
@@ -191,21 +174,52 @@ impl Drop for MemoryReceipt {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
+    use crate::document::Document;
+    use crate::entry::Entry;
+    use crate::job::FetchJob;
+    use crate::push::PushedBody;
     use crate::queue::conformance;
-    use crate::report::FetchReport;
+    use crate::report::{FetchReport, Outcome};
 
     crate::queue_conformance!(async || Box::new(MemoryQueue::new(1 << 20)), async |_| {});
 
     #[tokio::test]
-    async fn an_undecodable_or_newer_message_is_buried_and_blocks_nothing() {
+    async fn a_message_delivered_too_often_is_counted_and_gives_its_room_back() {
+        let limit = FetchJob::DELIVERY_LIMIT.unwrap();
+        let queue = MemoryQueue::<FetchJob>::new(10);
+        queue.publish(&[conformance::job(1)]).await.unwrap();
+        for _ in 0..limit {
+            drop(queue.receive().await.unwrap());
+        }
+        assert!(queue.receive().now_or_never().is_none());
+        assert_eq!((queue.dead_letters(), queue.depth().await.unwrap().items), (1, 0));
+        queue.publish(&[conformance::job(2)]).now_or_never().expect("there is room").unwrap();
+        assert_eq!(queue.receive().await.unwrap().items, [conformance::job(2)]);
+    }
+
+    #[tokio::test]
+    async fn a_delivery_that_was_changed_comes_again_as_it_was_published() {
         let queue = MemoryQueue::<FetchReport>::new(1 << 20);
-        queue.publish_bytes(b"not json".to_vec(), 1);
-        queue.publish_bytes(br#"{"v":2,"items":[]}"#.to_vec(), 1);
-        queue.publish(&[conformance::report(1)]).await.unwrap();
-        let delivery = queue.receive().await.unwrap();
-        assert_eq!(delivery.items, [conformance::report(1)]);
-        assert_eq!(queue.dead_letters(), 2);
+        let published = [conformance::report(1), conformance::report(2)];
+        queue.publish(&published).await.unwrap();
+        let mut delivery = queue.receive().await.unwrap();
+        delivery.items.pop();
+        drop(delivery);
+        assert_eq!(queue.receive().await.unwrap().items, published);
+    }
+
+    #[test]
+    fn the_size_of_an_item_grows_with_what_it_holds() {
+        let (mut job, mut report) = (conformance::job(1), conformance::report(1));
+        let empty = (job.memory_bytes(), report.memory_bytes());
+        job.pushed = Some(Box::new(PushedBody { content_type: None, body: vec![0; 5_000] }));
+        let entry = Entry { content: Some("x".repeat(7_000)), ..Entry::default() };
+        report.outcome = Outcome::Modified(Box::new(Document { entries: vec![entry], ..Document::default() }));
+        assert!(job.memory_bytes() >= empty.0 + 5_000);
+        assert!(report.memory_bytes() >= empty.1 + 7_000);
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! The queue between scheduler and workers: jobs one way, reports the other.
 //!
-//! A message carries a batch, in an envelope with a version ([`encode`], [`decode`]), and crosses every implementation as
-//! the same bytes, in process too.
+//! A message carries a batch. Between processes it is JSON in an envelope with a version ([`encode`], [`decode`]); within a process it
+//! is the items themselves.
 //!
 //! Each implementation guarantees:
 //! - `publish` returns when the message is safe (confirmed); an error means that it may or may not have been accepted;
@@ -25,6 +25,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use crate::job::FetchJob;
+use crate::report::{FetchReport, Outcome};
+
 pub use announce::{Announce, Announcement, Published};
 
 /// What may travel: jobs and reports.
@@ -36,18 +39,34 @@ pub trait Message: Serialize + DeserializeOwned + Clone + Send + Sync + 'static 
     /// How often a message may be delivered before it goes to the dead letters; `None`: for ever, because an outage of
     /// ours must not discard it.
     const DELIVERY_LIMIT: Option<u32>;
+
+    /// Returns about how many bytes of memory it takes.
+    fn memory_bytes(&self) -> usize;
 }
 
-impl Message for crate::job::FetchJob {
+impl Message for FetchJob {
     const QUEUE: &'static str = "jobs";
     const BY_WORKERS: bool = false;
     const DELIVERY_LIMIT: Option<u32> = Some(20);
+
+    fn memory_bytes(&self) -> usize {
+        let pushed = self.pushed.as_ref().map_or(0, |pushed| pushed.body.len());
+        size_of::<Self>() + self.url.as_str().len() + self.known.memory_bytes() + pushed
+    }
 }
 
-impl Message for crate::report::FetchReport {
+impl Message for FetchReport {
     const QUEUE: &'static str = "reports";
     const BY_WORKERS: bool = true;
     const DELIVERY_LIMIT: Option<u32> = None;
+
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + match &self.outcome {
+                Outcome::Modified(document) => document.memory_bytes(),
+                _ => 0,
+            }
+    }
 }
 
 /// The version of the messages that this program writes: of the envelope and of what is in it. Rises when an old reader could no

@@ -82,7 +82,15 @@ impl BenchFeeds {
             let subject = Subject { state: self.states[*number], ..Subject::new(Audience::default(), None) };
             let decision = decide(&subject, &report, now, Draw { salt: 0.5, minute: 0.5 }, &policy);
             self.states[*number] = decision.state;
-            Verdict { report, decision, category: Category::D, audience_at: self.added, push: None, archive: None }
+            Verdict {
+                report,
+                decision,
+                category: Category::D,
+                audience_at: self.added,
+                push: None,
+                archive: None,
+                seen: None,
+            }
         });
         verdicts.collect()
     }

@@ -281,6 +281,7 @@ impl Fleet {
             audience_at: Timestamp::EPOCH,
             push: None,
             archive: None,
+            seen: None,
         }
     }
 

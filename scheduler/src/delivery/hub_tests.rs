@@ -172,6 +172,7 @@ impl World {
             audience_at: feed.audience_at,
             push: None,
             archive: None,
+            seen: None,
         };
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
     }

@@ -85,6 +85,7 @@ fn failed(feed: &Feed, failure: FailureKind) -> Verdict {
         audience_at: feed.audience_at,
         push: None,
         archive: None,
+        seen: None,
     }
 }
 

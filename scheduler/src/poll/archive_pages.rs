@@ -139,7 +139,7 @@ impl PageReports<'_> {
             Some(archive)
         });
         let category = category(&subject(&rules, feed));
-        Verdict { report, decision, category, audience_at: feed.audience_at, push: None, archive }
+        Verdict { report, decision, category, audience_at: feed.audience_at, push: None, archive, seen: None }
     }
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::causes::causes;
-use common::queue::Delivery;
+use common::config::Config;
+use common::queue::{Delivery, Message};
 use common::report::FetchReport;
 use common::time::{Clock, ClockWatch, Timestamp};
 use futures_util::FutureExt;
@@ -27,10 +28,25 @@ pub struct Intake {
     pub results: Arc<Results>,
     /// Nothing is settled while our clock is off: due times would be wrong in the store.
     pub watch: ClockWatch,
+    /// How long a batch that is not full waits for further reports: see [`linger`].
+    pub linger: Duration,
+}
+
+/// How long reports wait for others here, in a cluster. The fixed cost of a batch, which is a transaction, three round trips to the
+/// schedule and the acknowledgements, is divided among them; the feeds that wait for their hosts wait that much longer, which is
+/// little beside a gap.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// Returns how long a batch waits for further reports: not at all within one process, where a batch costs little and its reports
+/// are all there is to do.
+pub fn linger(config: &Config) -> Duration {
+    if config.queue.url == "memory:" { Duration::ZERO } else { LINGER }
 }
 
 /// Reports settled in one transaction, at most.
 const BATCH: usize = 500;
+/// The memory that reports settled in one transaction may take, about. A transaction has its rows as text beside them.
+const BATCH_BYTES: usize = 4 << 20;
 /// Failures in a row that are no accident any more.
 const LASTING: u32 = 2;
 /// Transactions at once.
@@ -48,17 +64,35 @@ const PROBE_PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Default)]
 struct Gathered {
     deliveries: Vec<Delivery<FetchReport>>,
+    size: Size,
+}
+
+/// How much is settled together.
+#[derive(Clone, Copy, Default)]
+struct Size {
     reports: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn add(&mut self, delivery: &Delivery<FetchReport>) {
+        self.reports += delivery.items.len();
+        self.bytes += delivery.items.iter().map(Message::memory_bytes).sum::<usize>();
+    }
+
+    fn is_full(self) -> bool {
+        self.reports >= BATCH || self.bytes >= BATCH_BYTES
+    }
 }
 
 impl Gathered {
     fn take(&mut self, delivery: Delivery<FetchReport>) {
-        self.reports += delivery.items.len();
+        self.size.add(&delivery);
         self.deliveries.push(delivery);
     }
 
     fn is_full(&self) -> bool {
-        self.reports >= BATCH
+        self.size.is_full()
     }
 
     /// When the oldest of them arrived.
@@ -85,53 +119,66 @@ struct State {
 }
 
 impl State {
+    fn new() -> Self {
+        State {
+            settling: JoinSet::new(),
+            settled_soon: 0,
+            gathered: Gathered::default(),
+            failures: 0,
+            rest_until: Instant::now(),
+        }
+    }
+
     /// Reports that were received and are not settled.
     fn in_hand(&self) -> usize {
-        self.settled_soon + self.gathered.reports
+        self.settled_soon + self.gathered.size.reports
     }
 
     fn is_resting(&self) -> bool {
         Instant::now() < self.rest_until
     }
 
-    /// A batch is begun when none is being settled, or when it is full: then several are settled at once.
-    fn may_begin(&self) -> bool {
-        let free = self.settling.is_empty() || self.gathered.is_full() && self.settling.len() < AT_ONCE;
-        free && !self.gathered.deliveries.is_empty() && !self.is_resting()
+    /// A batch is begun when it is full, then several are settled at once, or when none is being settled and it has waited for
+    /// `linger`.
+    fn may_begin(&self, linger: Duration) -> bool {
+        let Some(arrived) = self.gathered.arrived() else { return false };
+        let free = match self.gathered.is_full() {
+            true => self.settling.len() < AT_ONCE,
+            false => self.settling.is_empty() && Instant::now() >= arrived + linger,
+        };
+        free && !self.is_resting()
     }
 }
 
 impl Intake {
     /// Settles reports until stopped.
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        let mut state = State {
-            settling: JoinSet::new(),
-            settled_soon: 0,
-            gathered: Gathered::default(),
-            failures: 0,
-            rest_until: Instant::now(),
-        };
+        let mut state = State::new();
         let mut probes = tokio::time::interval(PROBE_EVERY);
         probes.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !stop.is_cancelled() {
             let resting = state.is_resting();
             let oldest = state.gathered.arrived();
+            let ripe = oldest.unwrap_or_else(Instant::now) + self.linger;
+            let waits_for_others = oldest.is_some() && !resting && state.settling.is_empty();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
                 Some(ended) = state.settling.join_next() => self.note_settled(&mut state, ended, clock).await,
                 () = tokio::time::sleep_until(state.rest_until), if resting => {}
                 () = tokio::time::sleep_until(self.expires(oldest)), if oldest.is_some() => {
-                    tracing::debug!(reports = state.gathered.reports, "reports waited too long here; they are returned");
+                    tracing::debug!(reports = state.gathered.size.reports, "reports waited too long here; they are returned");
                     state.gathered = Gathered::default();
                 }
+                // Wakes the loop, which begins the batch.
+                () = tokio::time::sleep_until(ripe), if waits_for_others => {}
                 _ = probes.tick(), if !self.results.condition.storing.works() => self.probe(state.in_hand(), clock).await,
                 received = self.results.reports.receive(), if !resting && !state.gathered.is_full() => match received {
                     Ok(first) => self.take(&mut state, first, clock, stop).await,
                     Err(error) => self.note(&mut state, Err(error.into())),
                 },
             }
-            if state.may_begin() {
+            if state.may_begin(self.linger) {
                 self.begin(&mut state, clock, stop).await;
             }
         }
@@ -153,12 +200,13 @@ impl Intake {
     /// Takes a delivery and what else has arrived already, and puts their holds on the gate. What arrived too long ago is
     /// returned.
     async fn take(&self, state: &mut State, first: Delivery<FetchReport>, clock: &dyn Clock, stop: &CancellationToken) {
-        let mut room = BATCH.saturating_sub(state.gathered.reports + first.items.len());
+        let mut size = state.gathered.size;
+        size.add(&first);
         let mut taken = vec![first];
-        while room > 0
+        while !size.is_full()
             && let Some(Ok(next)) = self.results.reports.receive().now_or_never()
         {
-            room = room.saturating_sub(next.items.len());
+            size.add(&next);
             taken.push(next);
         }
         taken.retain(|delivery| self.expires(Some(delivery.arrived)) > Instant::now());
@@ -197,7 +245,7 @@ impl Intake {
         let Ok(now) = self.time(clock).await else {
             return self.pause_until_schedule_answers(state, clock, stop).await;
         };
-        let Gathered { deliveries, reports } = std::mem::take(&mut state.gathered);
+        let Gathered { deliveries, size: Size { reports, .. } } = std::mem::take(&mut state.gathered);
         let expires = self.expires(deliveries.iter().map(|delivery| delivery.arrived).min());
         let results = Arc::clone(&self.results);
         state.settled_soon += reports;
@@ -300,4 +348,61 @@ async fn settle_deliveries(
         receipt.ack().await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use common::document::Document;
+    use common::entry::Entry;
+    use common::host::HostKey;
+    use common::queue::Queue;
+    use common::queue::memory::MemoryQueue;
+    use common::report::Outcome;
+    use common::url::{FeedId, Version};
+
+    use super::*;
+
+    async fn gathered(messages: usize, content: usize) -> Gathered {
+        let entry = Entry { content: Some("x".repeat(content)), ..Entry::default() };
+        let outcome = Outcome::Modified(Box::new(Document { entries: vec![entry], ..Document::default() }));
+        let host = HostKey::new("a.example:80");
+        let report = FetchReport::of(FeedId(1), Version(0), host, Timestamp::EPOCH, outcome);
+        let (queue, mut gathered) = (MemoryQueue::new(usize::MAX), Gathered::default());
+        for _ in 0..messages {
+            queue.publish(std::slice::from_ref(&report)).await.unwrap();
+            gathered.take(queue.receive().await.unwrap());
+        }
+        gathered
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_full_by_the_memory_that_its_reports_take_or_by_their_number() {
+        assert!(!gathered(3, 1 << 20).await.is_full());
+        assert!(gathered(4, 1 << 20).await.is_full());
+        assert!(!gathered(BATCH - 1, 10).await.is_full());
+        assert!(gathered(BATCH, 10).await.is_full());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_that_is_not_full_waits_for_others_as_long_as_it_may() {
+        let mut state = State { gathered: gathered(1, 10).await, ..State::new() };
+        assert!(state.may_begin(Duration::ZERO));
+        assert!(!state.may_begin(LINGER));
+        tokio::time::advance(LINGER).await;
+        assert!(state.may_begin(LINGER));
+        state.settling.spawn(std::future::pending());
+        assert!(!state.may_begin(LINGER), "while others are settled it goes on filling up");
+        state.gathered = gathered(BATCH, 10).await;
+        assert!(state.may_begin(LINGER), "a full one waits for nothing");
+        state.gathered = Gathered::default();
+        assert!(!state.may_begin(Duration::ZERO));
+    }
+
+    #[test]
+    fn batches_wait_for_others_in_a_cluster_alone() {
+        let mut config = common::config::defaults();
+        assert_eq!(linger(&config), Duration::ZERO);
+        config.queue.url = "amqp://127.0.0.1/".to_owned();
+        assert_eq!(linger(&config), LINGER);
+    }
 }

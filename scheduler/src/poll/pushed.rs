@@ -156,5 +156,6 @@ fn verdict(results: &PushedReports<'_>, feed: &Feed, report: FetchReport) -> Ver
         audience_at: feed.audience_at,
         push,
         archive: feed.archive.clone(),
+        seen: None,
     }
 }

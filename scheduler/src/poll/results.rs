@@ -40,7 +40,7 @@ use crate::push::claim::claim_of_poll;
 use crate::push::pace::Pace;
 use crate::push::wish::Wishes;
 use crate::schedule::{Band, Parking, Schedule, ScheduleError, Slot};
-use store::{Applied, Store, StoreError, Verdict};
+use store::{Applied, Seen, Store, StoreError, Verdict};
 
 /// Turns reports into stored states.
 pub struct Results {
@@ -236,6 +236,7 @@ impl Results {
             audience_at: feed.audience_at,
             push,
             archive: feed.archive.clone(),
+            seen: Some(Box::new(Seen::of(feed))),
         };
         if self.is_spared(&report) {
             let decision = spare(&subject, now, (self.draw)(), &policy);
@@ -262,7 +263,8 @@ impl Results {
         }
         // Pages of its archive are requested before that, and say nothing of the feed's interval.
         let archive = archive::after_poll(feed, &report, &mut decision, &config.policy, now);
-        Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at, push, archive }
+        let seen = Some(Box::new(Seen::of(feed)));
+        Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at, push, archive, seen }
     }
 
     /// Whether a report tells of a failure that does not count against its feed.

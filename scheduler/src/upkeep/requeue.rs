@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::time::{Clock, Timestamp};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
@@ -21,6 +22,8 @@ use store::Store;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Between two steps of one that runs: short enough that a host sees no bursts, long enough to cost nothing.
 const STEP_EVERY: Duration = Duration::from_millis(200);
+/// How long steps may follow each other before the loop looks for a stop, a pause and other requeues.
+const LONGEST_ROUND: Duration = Duration::from_secs(1);
 
 /// Takes the steps.
 pub struct RequeueRunner {
@@ -37,39 +40,43 @@ impl RequeueRunner {
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let mut stepping = FailureLog::new("going on with requeues");
         while !stop.is_cancelled() {
+            let begun = Instant::now();
             let runs = stepping.note(self.round(clock).await).unwrap_or(false);
-            common::sleep_or_stop(if runs { STEP_EVERY } else { LOOK_EVERY }, stop).await;
+            // A rate that the store can just about keep up with leaves no time for a rest.
+            let rest = if runs { STEP_EVERY.saturating_sub(begun.elapsed()) } else { LOOK_EVERY };
+            common::sleep_or_stop(rest, stop).await;
         }
     }
 
-    /// Takes a step of each running requeue; returns whether there is one. While nothing is polled nobody is woken: else all would be due in
-    /// one moment after it.
+    /// Takes the steps that the rates of the running requeues allow, in turn; returns whether there is one. While nothing is polled
+    /// nobody is woken: else all would be due in one moment after it.
     pub async fn round(&self, clock: &dyn Clock) -> Result<bool, BackendError> {
         let running = self.store.requeues(true).await?;
         if running.is_empty() {
             return Ok(false);
         }
         self.schedule.check(clock).await?;
-        let now = clock.now();
         if self.condition.storing.works() && !self.store.paused().await? {
-            for requeue in &running {
-                self.go_on(requeue.id, now).await?;
+            let ends = clock.now().after(LONGEST_ROUND);
+            let mut going_on: Vec<i64> = running.iter().map(|requeue| requeue.id).collect();
+            while !going_on.is_empty() && clock.now() < ends {
+                for id in std::mem::take(&mut going_on) {
+                    // By the time that it is now: what a rate allows while slow steps are taken is not lost.
+                    going_on.extend(self.step(id, clock.now()).await?.then_some(id));
+                }
             }
         }
         Ok(true)
     }
 
-    async fn go_on(&self, id: i64, now: Timestamp) -> Result<(), BackendError> {
-        loop {
-            let step = self.store.step_requeue(id, now).await?;
-            let slots: Vec<Slot> = step.woken.iter().map(placement_slot).collect();
-            self.schedule.lower(&slots, now).await?;
-            if step.done {
-                tracing::info!(requeue = id, "a requeue is done");
-            }
-            if !step.again {
-                return Ok(());
-            }
+    /// Takes one step; returns whether another one may be taken at once.
+    async fn step(&self, id: i64, now: Timestamp) -> Result<bool, BackendError> {
+        let step = self.store.step_requeue(id, now).await?;
+        let slots: Vec<Slot> = step.woken.iter().map(placement_slot).collect();
+        self.schedule.lower(&slots, now).await?;
+        if step.done {
+            tracing::info!(requeue = id, "a requeue is done");
         }
+        Ok(step.again)
     }
 }

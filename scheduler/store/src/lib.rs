@@ -49,7 +49,7 @@ use common::archive::ArchiveRead;
 use common::calm::CalmGroup;
 use common::document::{ContentHash, Validators};
 use common::entry::Entry;
-use common::feed::OverQuota;
+use common::feed::{Feed, OverQuota};
 use common::host::HostKey;
 use common::job::Detour;
 use common::known::KnownEntries;
@@ -201,6 +201,31 @@ pub struct Verdict {
     pub push: Option<PushClaim>,
     /// How far its older entries are read afterwards; `None`: they are not.
     pub archive: Option<ArchiveRead>,
+    /// What the feed's row said when this was decided; `None`: the store reads it once more.
+    pub seen: Option<Box<Seen>>,
+}
+
+/// What decides how a [`Verdict`] is stored, of the row that it was decided on: so that the row need not be read a second time.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    category: Category,
+    status: Status,
+    host: HostKey,
+    wake_at: Option<Timestamp>,
+    validators: Validators,
+}
+
+impl Seen {
+    /// Returns what was seen of a feed.
+    pub fn of(feed: &Feed) -> Self {
+        Seen {
+            category: feed.category,
+            status: feed.status,
+            host: feed.host.clone(),
+            wake_at: feed.wake_at,
+            validators: feed.validators.clone(),
+        }
+    }
 }
 
 /// What became of a [`Verdict`].

@@ -31,7 +31,7 @@ use super::{EntryFeed, JobRow, OldSeal, Placement, StoreError, StoredEntry};
 /// The columns of a [`FeedRow`].
 macro_rules! feed_columns {
     () => {
-        "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, audience_at, calm, private, \
+        "id, url, sealed, host, added, status, category, subscribers, active_subscribers, sla, important, interval_ms, audience_at, calm, private, \
          labels, external_id, version, next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, entries, moved_from, \
          onward, merged_into, state, rhythm, terms, quota, last_error, also_announced, archive"
     };
@@ -57,6 +57,7 @@ pub(crate) struct FeedRow {
     host: String,
     added: i64,
     status: String,
+    category: String,
     subscribers: i64,
     active_subscribers: i64,
     sla: bool,
@@ -215,6 +216,7 @@ impl TryFrom<FeedRow> for Feed {
             host: HostKey::new(&row.host),
             title: row.title,
             status,
+            category: read_category(id, &row.category)?,
             audience: Audience {
                 subscribers: count(row.subscribers),
                 active_subscribers: count(row.active_subscribers),

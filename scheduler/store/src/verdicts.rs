@@ -21,7 +21,7 @@ use sqlx_macros::FromRow;
 use super::news::About;
 use super::quota::Spent;
 use super::row::{entry_identity, pack_error};
-use super::{Applied, Verdict, history};
+use super::{Applied, Seen, Verdict, history};
 
 /// A verdict on the version that the store has, with what the feed's row said before.
 pub(super) struct Fresh<'a> {
@@ -32,7 +32,7 @@ pub(super) struct Fresh<'a> {
 }
 
 /// The columns of a feed that decide how a verdict is stored. The order is SQLite's `apply_before.sql`'s.
-#[derive(Debug, Deserialize, FromRow)]
+#[derive(Clone, Debug, Deserialize, FromRow)]
 pub(super) struct Before {
     pub(super) id: i64,
     pub(super) version: i64,
@@ -45,6 +45,29 @@ pub(super) struct Before {
     last_modified: Option<String>,
     validators_url: Option<String>,
     pub(super) quota: Option<String>,
+}
+
+impl Before {
+    /// What was seen of the row when this was decided, if that is all that storing it needs: what a document or a push costs depends
+    /// on what was stored since. Whoever writes must find out whether the row has changed.
+    pub(super) fn seen(verdict: &Verdict) -> Option<Self> {
+        let Verdict { report, audience_at, seen, .. } = verdict;
+        let Seen { category, status, host, wake_at, validators } = &**seen.as_ref()?;
+        let needs_more = report.pushed || report.page || matches!(report.outcome, Outcome::Modified(_));
+        (!needs_more).then(|| Before {
+            id: report.feed.0,
+            version: report.version.0,
+            category: category.as_str().to_owned(),
+            status: status.as_str().to_owned(),
+            host: host.to_string(),
+            audience_at: audience_at.millis(),
+            wake_at: wake_at.map(Timestamp::millis),
+            etag: validators.etag.clone(),
+            last_modified: validators.last_modified.clone(),
+            validators_url: validators.for_url.clone(),
+            quota: None,
+        })
+    }
 }
 
 /// The verdicts whose version and audience are the store's, and the answers so far: to the others. Of two for one feed the

@@ -187,7 +187,7 @@ impl Fleet {
         let decision =
             Decision { state, status: feed.status, next_due, terms, host_hold: None, notices: Notices::default() };
         let (category, audience_at) = (common::policy::Category::D, feed.audience_at);
-        let verdict = Verdict { report, decision, category, audience_at, push: None, archive: None };
+        let verdict = Verdict { report, decision, category, audience_at, push: None, archive: None, seen: None };
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
     }
 
@@ -222,7 +222,7 @@ impl Fleet {
             notices: common::policy::Notices::default(),
         };
         let (category, audience_at) = (common::policy::Category::D, feed.audience_at);
-        let verdict = Verdict { report, decision, category, audience_at, push: None, archive: None };
+        let verdict = Verdict { report, decision, category, audience_at, push: None, archive: None, seen: None };
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
     }
 }

@@ -213,7 +213,7 @@ impl Fetch<'_> {
 
     /// Counts the request with its domain, where no rule says how the host is asked.
     fn domain(&self, url: &FeedUrl) -> Result<Option<InFlight>, Busy> {
-        match (self.hops.rules.for_url(url.as_url()).rule, url.as_url().domain()) {
+        match (self.hops.rules.rule_for(url.as_url()), url.as_url().domain()) {
             (None, Some(name)) => self.shared.client.enter_domain(name),
             _ => Ok(None),
         }
@@ -267,7 +267,7 @@ impl Fetch<'_> {
         let given_by = stored.for_url.as_deref().unwrap_or(self.job.url.as_str()).trim_end_matches(Validators::POSTS);
         let none = Validators::default();
         let validators = if given_by == url.as_str() { stored } else { &none };
-        let rule = self.hops.rules.for_url(url.as_url()).rule;
+        let rule = self.hops.rules.rule_for(url.as_url());
         let own = || self.shared.user_agent.text(self.job.subscribers);
         let user_agent = rule.and_then(|rule| rule.user_agent.clone()).unwrap_or_else(own);
         let mut fields = request::fields(&user_agent, validators);
@@ -306,7 +306,8 @@ impl Fetch<'_> {
             max_wait: shared.max_place_wait,
             least_rate: Rate::LEAST,
         };
-        let host = self.hops.rules.for_url(url.as_url()).key;
+        let charged = self.fetched.last_host.clone();
+        let host = charged.unwrap_or_else(|| self.hops.rules.for_url(url.as_url()).key);
         let places = (&shared.large_bodies, &host);
         let body = match body::read(incoming, limits, places, &mut self.fetched.wire_bytes).await {
             Ok(body) => body,

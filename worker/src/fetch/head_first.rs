@@ -18,11 +18,12 @@ impl Fetch<'_> {
     /// With what this URL is asked. HEAD only where a body and its validators are known, where the job or the host's rule
     /// wants it, and where the host's gap leaves the time to ask again within this fetch.
     pub(super) fn method(&self, url: &FeedUrl, fields: &mut HeaderMap) -> Method {
-        let policy = self.hops.rules.for_url(url.as_url());
+        let rule = self.hops.rules.rule_for(url.as_url());
+        let limits = self.hops.rules.limits(rule);
         let is_known = self.job.content_hash.is_some() && request::is_conditional(fields);
-        let time_for_two = policy.limits.burst > 1 || policy.limits.gap < self.shared.timeout / 3;
+        let time_for_two = limits.burst > 1 || limits.gap < self.shared.timeout / 3;
         let may = is_known && time_for_two && !self.chain.asks_for_activities() && self.chain.probe().is_none();
-        if !may || !is_wanted(policy.rule, self.job.head_first) {
+        if !may || !is_wanted(rule, self.job.head_first) {
             return Method::GET;
         }
         // A HEAD describes the whole document.

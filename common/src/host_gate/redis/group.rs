@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use ::redis::ScriptInvocation;
+
 use crate::host::HostKey;
 use crate::redis::Part;
 use crate::url::FeedId;
@@ -40,6 +42,17 @@ impl Group {
 
     pub(super) fn feed(&self, feed: FeedId) -> String {
         format!("{}feed:{}", self.prefix, feed.0)
+    }
+
+    /// Gives a script the marks and what every script is given first: the run of the server's process, and a time in place of the
+    /// server's own.
+    pub(super) fn begin(&self, call: &mut ScriptInvocation<'_>, run: &str, time: Option<i64>) {
+        call.key(&self.mark).key(&self.loading).arg(run);
+        match time {
+            Some(time) => call.arg(time),
+            None => call.arg(""),
+        };
+        call.arg(self.generation());
     }
 
     /// Remembers a generation that was seen: an older one counts as lost from here on.

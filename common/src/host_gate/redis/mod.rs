@@ -1,4 +1,5 @@
-//! The gate of a cluster, in Redis: each question is one Lua script, and so one step for all processes.
+//! The gate of a cluster, in Redis: each question is one Lua script, and so one step for all processes. Starts and releases that come
+//! while the server is busy with earlier ones share a script ([`batch`]).
 //!
 //! What is kept: a packed record a host (arrival times, hold, outstanding places) and a feed (token, reported version, starts
 //! without a report), each with an expiry, so that memory follows the hosts and feeds that are active; the mark of an open
@@ -10,6 +11,9 @@
 //! which puts each group into one slot. Each group has all of the above and is opened on its own; the rules are in the first. A feed's
 //! record is in the group of the host at which it is polled. A group whose server is away refuses, and the others go on.
 
+mod batch;
+#[cfg(test)]
+mod batch_tests;
 #[cfg(test)]
 mod cluster_tests;
 #[cfg(test)]
@@ -19,12 +23,14 @@ mod scripts;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{FromRedisValue, Script, ScriptInvocation, Value};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
+use self::batch::{Batches, Item};
 use self::group::{Group, Loading};
 use self::scripts::Scripts;
 use super::{
@@ -46,23 +52,19 @@ pub struct RedisGate {
     fetch_deadline: Duration,
     /// The time in scripts is the caller's, for tests, and not the server's.
     callers_time: bool,
-    groups: Vec<Group>,
+    groups: Arc<[Group]>,
     parts: Vec<Part>,
     scripts: Scripts,
+    batches: Arc<Batches>,
 }
 
 impl RedisGate {
     /// A gate on this server; nothing is asked of it yet. No permit has a deadline further ahead than `fetch_deadline`.
     pub fn new(server: RedisServer, fetch_deadline: Duration) -> Self {
         let parts = if server.is_cluster() { server.parts(GROUPS) } else { vec![server.whole()] };
-        RedisGate {
-            server,
-            fetch_deadline,
-            callers_time: false,
-            groups: parts.iter().cloned().map(Group::new).collect(),
-            parts,
-            scripts: Scripts::new(),
-        }
+        let groups: Arc<[Group]> = parts.iter().cloned().map(Group::new).collect();
+        let batches = Arc::new(Batches::new(server.clone(), Arc::clone(&groups), scripts::batch()));
+        RedisGate { server, fetch_deadline, callers_time: false, groups, parts, scripts: Scripts::new(), batches }
     }
 
     /// The same, with the time that each call is given in place of the server's own.
@@ -93,6 +95,24 @@ impl RedisGate {
         now.after(self.server.patience()).millis()
     }
 
+    /// The time that scripts are given in place of the server's own.
+    fn time(&self, now: Timestamp) -> Option<i64> {
+        self.callers_time.then(|| now.millis())
+    }
+
+    /// Runs a start or a release in a host's group, with others of this process if the server is busy with earlier ones.
+    async fn run(
+        &self,
+        action: &'static str,
+        host: &HostKey,
+        now: Timestamp,
+        item: impl FnOnce(&Group) -> Item,
+    ) -> Result<Value, GateError> {
+        let group = self.group_of(host);
+        let answer = self.batches.run(group, self.time(now), item(&self.groups[group])).await;
+        answer.map_err(|error| self.failed(action, error))
+    }
+
     /// Runs a script over the marks of a host's group and what `fill` adds, which gets the group for its keys.
     async fn eval<T: FromRedisValue>(
         &self,
@@ -121,13 +141,7 @@ impl RedisGate {
         fill: impl Fn(&mut ScriptInvocation<'_>) + Send + Sync,
     ) -> Result<T, ServerError> {
         let answer = self.server.eval(group.part.slot, script, |call, run| {
-            call.key(&group.mark).key(&group.loading).arg(run);
-            if self.callers_time {
-                call.arg(now.millis())
-            } else {
-                call.arg("")
-            };
-            call.arg(group.generation());
+            group.begin(call, run, self.time(now));
             fill(call);
         });
         answer.await
@@ -250,15 +264,21 @@ impl HostGate for RedisGate {
     }
 
     async fn acquire(&self, request: &AcquireRequest, now: Timestamp) -> Result<Acquired, GateError> {
-        let answer: Value = self
-            .eval("start a request", &request.host, &self.scripts.acquire, now, |call, group| {
-                call.key(group.host(&request.host)).key(group.feed(request.feed));
-                call.arg(millis(request.limits.gap)).arg(request.limits.burst);
-                call.arg(&request.ticket.0.to_be_bytes()[..]).arg(request.version.0);
-                call.arg(request.deadline.millis()).arg(&request.nonce.to_be_bytes()[..]).arg(STARTS_WITHOUT_REPORT);
-                call.arg(request.isolation as u8).arg(self.gives_up(now));
-            })
-            .await?;
+        let item = |group: &Group| {
+            Item::new("acquire")
+                .key(group.host(&request.host))
+                .key(group.feed(request.feed))
+                .arg(millis(request.limits.gap))
+                .arg(request.limits.burst)
+                .arg(&request.ticket.0.to_be_bytes()[..])
+                .arg(request.version.0)
+                .arg(request.deadline.millis())
+                .arg(&request.nonce.to_be_bytes()[..])
+                .arg(STARTS_WITHOUT_REPORT)
+                .arg(request.isolation as u8)
+                .arg(self.gives_up(now))
+        };
+        let answer = self.run("start a request", &request.host, now, item).await?;
         Ok(match &answer {
             Value::Int(until) => Acquired::NotNow { until: Timestamp::from_millis(*until) },
             Value::BulkString(word) if word == b"granted" => Acquired::Granted(request.permit()),
@@ -291,16 +311,18 @@ impl HostGate for RedisGate {
     }
 
     async fn release(&self, permit: &Permit, release: Release, now: Timestamp) -> Result<(), GateError> {
-        self.eval("release a permit", &permit.host, &self.scripts.release, now, |call, group| {
-            call.key(group.host(&permit.host));
-            let next_start_in = release.next_start_in.unwrap_or_default().as_millis();
-            call.arg(&permit.nonce.to_be_bytes()[..]).arg(u64::try_from(next_start_in).unwrap_or(u64::MAX));
-            if let Some(feed) = permit.feed {
-                call.key(group.feed(feed)).arg(permit.version.0);
-                call.arg(release.remember_until.unwrap_or_default().millis());
-            }
-        })
-        .await
+        let next_start_in = release.next_start_in.unwrap_or_default().as_millis();
+        let item = |group: &Group| {
+            let item = Item::new("release")
+                .key(group.host(&permit.host))
+                .arg(&permit.nonce.to_be_bytes()[..])
+                .arg(u64::try_from(next_start_in).unwrap_or(u64::MAX));
+            let Some(feed) = permit.feed else { return item };
+            let remember_until = release.remember_until.unwrap_or_default();
+            item.key(group.feed(feed)).arg(permit.version.0).arg(remember_until.millis())
+        };
+        self.run("release a permit", &permit.host, now, item).await?;
+        Ok(())
     }
 
     async fn cancel(&self, host: &HostKey, ticket: Ticket, now: Timestamp) -> Result<(), GateError> {

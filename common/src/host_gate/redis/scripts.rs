@@ -5,9 +5,7 @@ use ::redis::Script;
 /// All of them.
 pub(super) struct Scripts {
     pub(super) reserve: Script,
-    pub(super) acquire: Script,
     pub(super) acquire_extra: Script,
-    pub(super) release: Script,
     pub(super) cancel: Script,
     pub(super) hold: Script,
     pub(super) block: Script,
@@ -31,9 +29,7 @@ impl Scripts {
     pub(super) fn new() -> Self {
         Scripts {
             reserve: script!("host.lua", "reserve.lua"),
-            acquire: script!("host.lua", "feed.lua", "acquire.lua"),
             acquire_extra: script!("host.lua", "acquire_extra.lua"),
-            release: script!("host.lua", "feed.lua", "release.lua"),
             cancel: script!("host.lua", "cancel.lua"),
             hold: script!("host.lua", "hold.lua"),
             block: script!("host.lua", "block.lua"),
@@ -46,4 +42,18 @@ impl Scripts {
             mark: script!("mark.lua"),
         }
     }
+}
+
+/// The script that starts and releases several requests. Each step is a function with keys and arguments of its own.
+pub(super) fn batch() -> Script {
+    Script::new(concat!(
+        include_str!("host.lua"),
+        include_str!("feed.lua"),
+        "local function acquire(KEYS, ARGV)\n",
+        include_str!("acquire.lua"),
+        "end\nlocal function release(KEYS, ARGV)\n",
+        include_str!("release.lua"),
+        "end\n",
+        include_str!("batch.lua"),
+    ))
 }

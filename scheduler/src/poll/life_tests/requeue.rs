@@ -118,3 +118,34 @@ async fn a_process_that_dies_half_way_leaves_the_rest_to_the_next_one() {
     asked.sort();
     assert_eq!(asked, (1..=6).map(FeedId).collect::<Vec<_>>());
 }
+
+/// A clock on a machine so slow that time passes between any two looks at it.
+struct Slow(Arc<ManualClock>);
+
+impl Clock for Slow {
+    fn now(&self) -> Timestamp {
+        self.0.advance(Duration::from_millis(30))
+    }
+}
+
+#[tokio::test]
+async fn what_a_rate_allows_while_slow_steps_are_taken_is_not_lost() {
+    let fleet = Fleet::new().await;
+    const FEEDS: usize = 2_000;
+    let added = (0..FEEDS).map(|number| AddFeed {
+        url: format!("https://h{number}.org/").parse().unwrap(),
+        audience: Audience::default(),
+        calm: Vec::new(),
+        private: false,
+        marks: Default::default(),
+        title: None,
+        login: None,
+    });
+    fleet.ops.add(&added.collect::<Vec<_>>(), None).await.unwrap();
+    fleet.requeue_all(10_000.0).await;
+    fleet.clock.advance(Duration::from_millis(100));
+    let (store, schedule) = (fleet.ops.store.clone(), fleet.ops.schedule.clone());
+    let runner = RequeueRunner { store, schedule, condition: fleet.ops.condition.clone() };
+    runner.round(&Slow(fleet.clock.clone())).await.unwrap();
+    assert!(fleet.ops.store.requeues(true).await.unwrap().is_empty(), "all were woken in one round");
+}

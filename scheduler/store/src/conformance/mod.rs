@@ -391,6 +391,7 @@ pub(crate) fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict
         audience_at: feed.audience_at,
         push: None,
         archive: None,
+        seen: Some(Box::new(super::Seen::of(feed))),
     }
 }
 

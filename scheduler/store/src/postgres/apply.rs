@@ -39,7 +39,8 @@ const ACTION: &str = "apply reports";
 /// How rows are looked at.
 #[derive(Clone, Copy)]
 enum Look {
-    /// As a bystander: another transaction may change them before they are written.
+    /// As a bystander, or not at all where the verdict tells what was seen: another transaction may change them before they are
+    /// written.
     Free,
     /// Locked. Costs as much as writing them once more.
     Locked,
@@ -177,12 +178,18 @@ async fn apply(
 
 async fn rows_before(on: &mut PgConnection, verdicts: &[Verdict], look: Look) -> Result<Vec<Before>, StoreError> {
     const LOCKED: &str = concat!(include_str!("apply_before.sql"), "ORDER BY id FOR NO KEY UPDATE");
-    let query = match look {
-        Look::Free => sqlx::query_as(include_str!("apply_before.sql")),
-        Look::Locked => sqlx::query_as(LOCKED),
+    let (query, mut seen) = match look {
+        Look::Free => (sqlx::query_as(include_str!("apply_before.sql")), verdicts.iter().map(Before::seen).collect()),
+        Look::Locked => (sqlx::query_as(LOCKED), vec![None; verdicts.len()]),
     };
-    let query = query.bind(numbers(verdicts.iter().map(|verdict| verdict.report.feed)));
-    query.fetch_all(on).await.map_err(StoreError::on(ACTION))
+    let unseen = verdicts.iter().zip(&seen).filter(|(_, seen)| seen.is_none());
+    let unseen: Vec<FeedId> = unseen.map(|(verdict, _)| verdict.report.feed).collect();
+    let mut rows = match unseen.is_empty() {
+        true => Vec::new(),
+        false => query.bind(numbers(unseen)).fetch_all(on).await.map_err(StoreError::on(ACTION))?,
+    };
+    rows.extend(seen.drain(..).flatten());
+    Ok(rows)
 }
 
 /// Writes what every poll changes; gives how many rows were still as they were.

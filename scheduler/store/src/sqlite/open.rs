@@ -17,7 +17,7 @@ use crate::error::{NOT_A_DATABASE, sqlite_code};
 const READERS: u32 = 4;
 /// Page cache of the writer and of each reader: memory is bounded whatever the size of the database. KiB, negative as SQLite
 /// wants it.
-const WRITER_CACHE: &str = "-65536";
+const WRITER_CACHE: &str = "-16384";
 const READER_CACHE: &str = "-8192";
 /// Rows that a connection's thread may be ahead of their reader: the default of 50 makes the two wait for each other.
 const ROWS_BUFFERED: usize = 1_000;

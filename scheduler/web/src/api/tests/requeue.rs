@@ -33,7 +33,7 @@ impl Fleet {
             notices: common::policy::Notices::default(),
         };
         let (category, audience_at) = (common::policy::Category::D, feed.audience_at);
-        let verdict = Verdict { report, decision, category, audience_at, push: None, archive: None };
+        let verdict = Verdict { report, decision, category, audience_at, push: None, archive: None, seen: None };
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
     }
 
