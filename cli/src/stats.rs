@@ -47,6 +47,10 @@ fn summary(stats: &StatsView) -> String {
         ("host gate", stats.gate_closed.clone()),
         ("queue", stats.queue_blocked.clone()),
         ("schedule", stats.schedule_unavailable.clone()),
+        (
+            "epoch of events",
+            stats.timeline_unreadable.as_ref().map(|why| format!("a failover would go unnoticed: {why}")),
+        ),
         ("policy", stats.policy_version.map(|version| format!("version {version}"))),
         ("feeds", Some(stats.feeds.to_string())),
         ("by category", listed(&stats.by_category)),

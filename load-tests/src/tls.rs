@@ -63,6 +63,18 @@ impl Authority {
         self.issuer.pem()
     }
 
+    /// Creates a certificate for a name, or an address, that says it belongs to `owner`. Returns it and its key, as PEM.
+    ///
+    /// # Errors
+    /// Only if the library itself fails.
+    pub fn issue(&self, name: &str, owner: &str) -> Result<[String; 2], TlsError> {
+        let mut params = CertificateParams::new(vec![name.to_owned()])?;
+        params.distinguished_name.push(DnType::CommonName, owner);
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok([certificate.pem(), key.serialize_pem()])
+    }
+
     /// Creates a server with a certificate of this authority for a name, after `change` has modified it.
     ///
     /// # Errors

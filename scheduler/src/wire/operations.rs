@@ -69,6 +69,10 @@ pub struct StatsView {
     /// Why the schedule cannot be read; absent while it can. Its numbers (`scheduled`, `due`, `parked`, `oldest_due`) are 0 then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_unavailable: Option<String>,
+    /// Why the timeline of PostgreSQL cannot be read, so that the promotion of a standby that lagged would not begin a new epoch;
+    /// absent while it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline_unreadable: Option<String>,
 }
 
 impl StatsView {
@@ -84,6 +88,7 @@ impl StatsView {
             hosts_held: store.hosts_held,
             complete_ratio: store.complete_ratio(),
             silent: store.silent,
+            timeline_unreadable: store.timeline_unreadable.clone(),
             poll_price: price.get(),
             demand_per_second: price.demand(),
             ..StatsView::default()

@@ -608,4 +608,7 @@ pub struct StoreStats {
     pub incomplete: u64,
     /// Active feeds that are silent.
     pub silent: u64,
+    /// Why the database server's timeline cannot be read, so that the promotion of a standby that lagged would go unnoticed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline_unreadable: Option<String>,
 }

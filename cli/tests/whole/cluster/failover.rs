@@ -5,7 +5,9 @@ use std::time::Duration;
 use common::time::Timestamp;
 use load_tests::Record;
 use sqlx::PgPool;
+use store::Events;
 
+use super::consumers::{Consumer, event_seqs};
 use super::harness::Role;
 use super::load::{Load, Size, now};
 
@@ -29,27 +31,43 @@ pub(super) fn back_within() -> Duration {
     Duration::from_secs(if std::env::var_os("SOAK").is_some() { 30 } else { 120 })
 }
 
-/// Every half second from then to now: a poll whose report or result was lost at one of these may be repeated.
-pub(super) fn moments_since(begun: Timestamp) -> Vec<Timestamp> {
-    let until = now();
-    (0_u32..).map(|n| begun.after(n * Duration::from_millis(500))).take_while(|moment| *moment <= until).collect()
-}
-
-/// Has the fleet go on for a while, and stops it: every feed is polled, every entry stored once, and no report accepted twice.
-pub(super) async fn assert_nothing_lost(load: &Load, roles: Vec<Role>, database: &PgPool, troubled: &[Timestamp]) {
+/// Has the fleet go on for a while, and stops it: every feed is polled, every entry stored once, no report accepted twice, no hold
+/// broken, and the consumer, which follows the first of the roles, has every event once and in order. The workers are the last two roles.
+pub(super) async fn assert_nothing_lost(
+    load: &Load,
+    mut roles: Vec<Role>,
+    database: &PgPool,
+    troubled: &[Timestamp],
+    consumer: &Consumer,
+) {
     let (truth, settled) = (load.truth(), now());
     tokio::time::sleep(load.size.worst_gap()).await;
     load.until_known(&truth).await;
     let (log, until) = (load.origin.log(), now());
-    for role in roles {
-        role.stop().await;
+    for worker in roles.drain(2..) {
+        worker.stop().await;
+    }
+    load.until_quiet().await;
+    let events = event_seqs(&load.cluster).await;
+    let epoch = load.cluster.store.events(0, 1).await.unwrap().epoch;
+    let followed = consumer.wait_for_all(&epoch, &events).await;
+    for scheduler in roles {
+        scheduler.stop().await;
     }
     let (lost, doubled) = load.lost_and_doubled(&truth).await;
     let (twice, reports) = load.cluster.versions_reached_twice(database).await;
-    println!("{} requests, {reports} accepted reports; without allowance: {:?}", log.len(), load.manners(&log, &[]));
+    let throttled = log.iter().filter(|record| record.status == Some(429)).count();
+    println!(
+        "{} requests, of which {throttled} were throttled, {reports} accepted reports, {} events; without allowance: {:?}",
+        log.len(),
+        events.len(),
+        load.manners(&log, &[])
+    );
     assert_eq!((lost.len(), doubled, twice), (0, 0, 0), "{lost:?}");
+    assert_eq!(followed, events, "the consumer has every event, once and in order");
+    assert!(throttled > 0, "no host was held");
     let last: Vec<Record> = log.iter().filter(|record| record.wall >= settled).cloned().collect();
     let silence = load.longest_silence(&last, until);
-    assert!(silence <= load.size.longest_gap(), "{silence:?}");
+    assert!(silence <= load.size.longest_gap() + load.size.hold(), "{silence:?}");
     load.manners(&log, troubled).assert_clean();
 }

@@ -11,9 +11,10 @@ use store::Events;
 use tokio::time::Instant;
 
 use super::consumers::{Consumer, event_seqs};
-use super::failover::{self, back_within, moments_since, rounds};
+use super::failover::{self, back_within, rounds};
 use super::harness::{Kind, Role, Servers, Urls, address};
 use super::load::{Load, Size, now};
+use super::recovery::{moments_of_trouble, until_usual_rate};
 use crate::harness::PATIENCE;
 
 /// Smaller than of the other servers, as the consumer reads all events. The trouble is how long a standby lags when it is promoted.
@@ -116,19 +117,6 @@ fn longest_stand(log: &[Record], since: Timestamp) -> Duration {
     moments.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap_or_default()
 }
 
-/// Waits until requests arrive at nine tenths of the usual rate; returns when they began to.
-async fn usual_rate(load: &Load) -> Timestamp {
-    let window = load.size.interval / 3;
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let began = now();
-        if load.rate_over(window).await >= 0.9 * load.size.rate() {
-            return began;
-        }
-        assert!(Instant::now() < deadline, "not back to {} polls/s within {PATIENCE:?}", load.size.rate());
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
     let size = Size::pick(SHORT, LONG);
@@ -138,6 +126,7 @@ async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
     let load = Load::new(size, &servers, Urls::of(&servers), "").await;
     let database = PgPool::connect(&pair.urls[0]).await.unwrap();
     load.cluster.watch_versions(&database).await;
+    load.throttle_some_hosts();
     database.close().await;
     let kinds = [Kind::Scheduler, Kind::Scheduler, Kind::Worker, Kind::Worker];
     let mut roles: Vec<Role> = kinds.into_iter().map(|kind| load.cluster.start(kind)).collect();
@@ -151,18 +140,19 @@ async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
     for number in 0..count {
         // Kills and partitions, to synchronous and lagging ones: all four within four rounds.
         let round = Round { synchronous: number % 2 == 0, by_partition: number % 4 == 1 || number % 4 == 2 };
-        usual_rate(&load).await;
+        until_usual_rate(&load).await;
         let begun = now();
         let before = load.cluster.store.events(0, 1).await.unwrap().epoch;
         let promoted = pair.fail_over(&servers, round, size.trouble).await;
         let log_before = load.origin.request_count();
-        let back = usual_rate(&load).await;
+        until_usual_rate(&load).await;
+        let recovered = now();
         assert!(load.origin.request_count() > log_before);
-        let took = back.since(promoted);
+        let took = recovered.since(promoted);
         let epoch = load.cluster.store.events(0, 1).await.unwrap().epoch;
         assert_ne!(epoch, before, "{round:?}");
         // As with a kill: a poll whose report was not stored, or whose result was lost, may be repeated.
-        troubled.extend(moments_since(begun));
+        troubled.extend(moments_of_trouble(&size, begun, recovered));
         let stood = longest_stand(&load.origin.log(), begun);
         println!("{round:?}: usual rate {took:?} after the promotion; no request at all for at most {stood:?}");
         times.push(took);
@@ -197,7 +187,8 @@ async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
     println!("{} events in the last epoch; {manners:?}", events.len());
     assert_eq!((lost.len(), doubled, twice, size.feeds - feeds), (0, 0, 0, 0), "{lost:?}");
     assert_eq!(followed, events, "the consumer has every event of the last epoch, once and in order");
-    assert!(silence <= size.longest_gap(), "{silence:?}");
+    assert!(log.iter().any(|record| record.status == Some(429)), "no host was held");
+    assert!(silence <= size.longest_gap() + size.hold(), "{silence:?}");
     assert!(times.iter().all(|took| *took <= back_within()), "{times:?}");
     manners.assert_clean();
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::failover::{LONG, SHORT, assert_nothing_lost, back_within, moments_since, rounds};
+use super::consumers::Consumer;
+use super::failover::{LONG, SHORT, assert_nothing_lost, back_within, rounds};
 use super::harness::{Kind, Role, Servers, Urls};
 use super::load::{Load, Size, now};
-use super::outages::until_usual_rate;
+use super::recovery::{moments_of_trouble, until_usual_rate};
 use crate::harness::PATIENCE;
 
 const NODES: [&str; 3] = ["rabbitmq", "rabbitmq2", "rabbitmq3"];
@@ -68,15 +69,20 @@ async fn leaders_of_rabbitmq_that_are_killed_or_freeze_cost_seconds_and_nothing_
     let load = Load::new(size, &servers, Urls::of(&servers), "").await;
     let database = sqlx::PgPool::connect(&servers.postgres).await.unwrap();
     load.cluster.watch_versions(&database).await;
+    load.throttle_some_hosts();
     let kinds = [Kind::Scheduler, Kind::Scheduler, Kind::Worker, Kind::Worker];
     let mut roles: Vec<Role> = kinds.into_iter().map(|kind| load.cluster.start(kind)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let mut consumer = Consumer::new(folder.path(), "consumer.py");
+    consumer.start(&[&roles[0].address()]);
     load.warm_up().await;
 
     let alarm = now();
     show_alarm(&servers, &mut roles[0]).await;
 
     // What was fetched meanwhile may be fetched once more: its report came too late, or was lost.
-    let (mut troubled, mut slowest) = (moments_since(alarm), Duration::ZERO);
+    until_usual_rate(&load).await;
+    let (mut troubled, mut slowest) = (moments_of_trouble(&size, alarm, now()), Duration::ZERO);
     for round in 0..rounds() {
         until_usual_rate(&load).await;
         let queue = format!("{}.{}", load.cluster.namespace, if round / 2 % 2 == 0 { "jobs" } else { "reports" });
@@ -92,6 +98,7 @@ async fn leaders_of_rabbitmq_that_are_killed_or_freeze_cost_seconds_and_nothing_
             (lost, begun.elapsed())
         });
         let back = until_usual_rate(&load).await;
+        troubled.extend(moments_of_trouble(&size, begun, now()));
         slowest = slowest.max(back);
         println!(
             "{}. {lost}, which led {queue}, {}: another leader after {elected:?}, usual rate {back:?} later",
@@ -108,8 +115,7 @@ async fn leaders_of_rabbitmq_that_are_killed_or_freeze_cost_seconds_and_nothing_
             until_all_nodes_run(&servers, frozen.then_some(lost));
         });
         load.until_stored().await;
-        troubled.extend(moments_since(begun));
     }
     println!("{} failovers, usual rate after at most {slowest:?}", rounds());
-    assert_nothing_lost(&load, roles, &database, &troubled).await;
+    assert_nothing_lost(&load, roles, &database, &troubled, &consumer).await;
 }

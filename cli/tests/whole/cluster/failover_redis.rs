@@ -10,10 +10,11 @@ use common::redis::testing::groups::Watched;
 use common::redis::{RedisServer, Slot};
 use tokio::time::Instant;
 
-use super::failover::{LONG, SHORT, assert_nothing_lost, back_within, moments_since, rounds};
+use super::consumers::Consumer;
+use super::failover::{LONG, SHORT, assert_nothing_lost, back_within, rounds};
 use super::harness::{Kind, Role, Servers, Urls};
 use super::load::{Load, Size, now};
-use super::outages::until_usual_rate;
+use super::recovery::{moments_of_trouble, until_usual_rate};
 use crate::harness::PATIENCE;
 
 const SHARDS: u16 = 16;
@@ -110,6 +111,7 @@ async fn masters_are_lost(mut group: Group) {
     let load = Load::new(size, &servers, urls.clone(), "").await;
     let database = sqlx::PgPool::connect(&servers.postgres).await.unwrap();
     load.cluster.watch_versions(&database).await;
+    load.throttle_some_hosts();
     let (is_cluster, shards) = (matches!(group, Group::Cluster(_)), SHARDS.to_string());
     let variables: &[(&str, &str)] = if is_cluster { &[("FEEDFLEET_SCHEDULE__SHARDS", &shards)] } else { &[] };
     // A gate that is loaded first would gather all feeds at the moment of its opening.
@@ -119,6 +121,9 @@ async fn masters_are_lost(mut group: Group) {
     let kinds = [Kind::Scheduler, Kind::Scheduler, Kind::Worker, Kind::Worker];
     let start = |kind| load.cluster.start_with(kind, &urls, variables);
     let mut roles: Vec<Role> = kinds.into_iter().map(start).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let mut consumer = Consumer::new(folder.path(), "consumer.py");
+    consumer.start(&[&roles[0].address()]);
     load.warm_up().await;
 
     let (mut troubled, mut slowest) = (Vec::new(), Duration::ZERO);
@@ -135,6 +140,7 @@ async fn masters_are_lost(mut group: Group) {
         tokio::task::block_in_place(|| group.wait_for_another(lost, slot));
         let (elected, meanwhile) = (clock.elapsed(), load.origin.request_count() - requests);
         let back = until_usual_rate(&load).await;
+        troubled.extend(moments_of_trouble(&size, begun, now()));
         slowest = slowest.max(back);
         println!(
             "{}. server {lost} {}: another master after {elected:?} and {meanwhile} requests, usual rate {back:?} later",
@@ -148,10 +154,9 @@ async fn masters_are_lost(mut group: Group) {
         assert!(meanwhile as f64 >= expected, "{meanwhile} requests in {elected:?}");
         tokio::task::block_in_place(|| group.repair(lost, frozen));
         load.until_stored().await;
-        troubled.extend(moments_since(begun));
     }
     println!("{} failovers, usual rate after at most {slowest:?}", rounds());
-    assert_nothing_lost(&load, roles, &database, &troubled).await;
+    assert_nothing_lost(&load, roles, &database, &troubled, &consumer).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -168,6 +168,15 @@ impl Urls {
     }
 }
 
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "{what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// Returns the address in a server's URL.
 pub(crate) fn address(url: &str) -> SocketAddr {
     let url: url::Url = url.parse().unwrap();

@@ -42,6 +42,16 @@ impl Size {
         self.interval / 3
     }
 
+    /// Returns how long a host is held that throttles, if any does.
+    pub(crate) fn hold(&self) -> Duration {
+        Duration::from_secs(self.interval.mul_f64(1.5).as_secs())
+    }
+
+    /// Returns the time after which a feed is claimed again whose job or report was lost.
+    pub(crate) fn lease(&self) -> Duration {
+        self.queue_lease().max(self.fetch_lease())
+    }
+
     fn queue_lease(&self) -> Duration {
         self.leases * self.interval / 2
     }
@@ -136,19 +146,38 @@ impl Load {
 
     async fn feeds(size: Size) -> (Origin, Vec<String>) {
         let origin = Origin::listen(&loopback(size.hosts, 0)).await.unwrap();
-        let formats = [Format::Rss, Format::Atom, Format::Json];
         let mut feeds = Vec::with_capacity(size.feeds);
         for n in 0..size.feeds {
-            let path = format!("/feed{n}");
-            let every = size.interval.mul_f64(2.0 + (n % 50) as f64 / 10.0);
-            let feed = load_tests::Feed::new(formats[n % 3]).initial(2).shown(1000).pace(Pace::Every(every));
-            // Some respond late, so that a kill hits fetches in flight; but so few that none is hit by three kills in a
-            // row, which would quarantine it for crashing workers.
-            let delay = if n % 10 == 0 { Duration::from_millis(100) } else { Duration::ZERO };
-            origin.set(&path, Script::feed(feed).delay(delay));
+            let path = path(n);
+            origin.set(&path, Self::script(size, n));
             feeds.push(origin.url_on(n % usize::from(size.hosts), &path));
         }
         (origin, feeds)
+    }
+
+    fn script(size: Size, n: usize) -> Script {
+        let format = [Format::Rss, Format::Atom, Format::Json][n % 3];
+        let every = size.interval.mul_f64(2.0 + (n % 50) as f64 / 10.0);
+        let feed = load_tests::Feed::new(format).initial(2).shown(1000).pace(Pace::Every(every));
+        // Some respond late, so that a kill hits fetches in flight; but so few that none is hit by three kills in a
+        // row, which would quarantine it for crashing workers.
+        let delay = if n.is_multiple_of(10) { Duration::from_millis(100) } else { Duration::ZERO };
+        Script::feed(feed).delay(delay)
+    }
+
+    /// Has one feed of every 25th host answer each fifth request with 429 and `Retry-After`, which holds the host.
+    pub(crate) fn throttle_some_hosts(&self) {
+        for n in (7..usize::from(self.size.hosts).min(self.size.feeds)).step_by(25) {
+            let feed = || Self::script(self.size, n).times(4);
+            let throttled = || Script::status(429).header("Retry-After", self.size.hold().as_secs().to_string());
+            let steps = (0..200).flat_map(|_| [feed(), throttled()]);
+            self.origin.set(&path(n), Script::sequence(steps.chain([feed()])));
+        }
+    }
+
+    /// Returns the index of a feed's host.
+    pub(crate) fn host_of(&self, n: usize) -> usize {
+        n % usize::from(self.size.hosts)
     }
 
     /// Waits until every feed was polled once.
@@ -231,7 +260,7 @@ impl Load {
     /// Returns what the origin has published by now, by path.
     pub(crate) fn truth(&self) -> HashMap<String, Vec<String>> {
         let ids = |path: &str| self.origin.truth(path).into_iter().map(|item| item.id).collect();
-        (0..self.size.feeds).map(|n| format!("/feed{n}")).map(|path| (path.clone(), ids(&path))).collect()
+        (0..self.size.feeds).map(path).map(|path| (path.clone(), ids(&path))).collect()
     }
 
     /// Judges the politeness of the requests from `from` on, given kills at `kills`.
@@ -254,6 +283,7 @@ impl Load {
             early: of(Fault::EarlyPoll),
             unconditional: of(Fault::UnconditionalRepeat),
             at_once: of(Fault::PathOverlap),
+            during_hold: of(Fault::PollDuringHold),
             crowded,
             first: card.violations.first().map(|violation| format!("{violation:?}")),
         }
@@ -319,6 +349,8 @@ pub(crate) struct Manners {
     pub(crate) unconditional: usize,
     /// Overlapping requests for one feed.
     pub(crate) at_once: usize,
+    /// Requests to a host that a `Retry-After` held.
+    pub(crate) during_hold: usize,
     /// Starts at a host closer together than its gap.
     pub(crate) crowded: usize,
     pub(crate) first: Option<String>,
@@ -326,8 +358,8 @@ pub(crate) struct Manners {
 
 impl Manners {
     pub(crate) fn assert_clean(&self) {
-        let faults = (self.early, self.unconditional, self.at_once, self.crowded);
-        assert_eq!(faults, (0, 0, 0, 0), "{self:?}");
+        let faults = (self.early, self.unconditional, self.at_once, self.during_hold, self.crowded);
+        assert_eq!(faults, (0, 0, 0, 0, 0), "{self:?}");
     }
 }
 
@@ -345,6 +377,10 @@ fn crowded(log: &[Record], gap: Duration, stalls: &Stalls) -> usize {
         crowded += starts.windows(TOGETHER).filter(|row| within(row) + stalls.near(row[0]) < at_least).count();
     }
     crowded
+}
+
+pub(crate) fn path(n: usize) -> String {
+    format!("/feed{n}")
 }
 
 pub(crate) fn now() -> Timestamp {

@@ -6,12 +6,11 @@ use std::time::Duration;
 use common::time::Timestamp;
 use load_tests::Record;
 use load_tests::proxy::{Direction, FaultProxy, Faults};
-use tokio::time::Instant;
 
-use super::failover::moments_since;
 use super::harness::{Kind, Role, Servers, Urls, address, through};
 use super::load::{Load, Size, now};
 use super::readiness::until;
+use super::recovery::{moments_of_trouble, until_usual_rate};
 
 const SHORT: Size = Size {
     feeds: 300,
@@ -29,8 +28,6 @@ const LONG: Size = Size {
     trouble: Duration::from_secs(300),
     leases: 1,
 };
-/// The time within which the usual rate is reached after a server is back: seconds, unless the machine is very busy.
-const RECOVERY: Duration = Duration::from_secs(240);
 /// The maximum number of log lines of a role for one outage.
 const LINES: usize = 25;
 
@@ -39,16 +36,6 @@ async fn start(load: &Load) -> Vec<Role> {
     let roles = kinds.into_iter().map(|kind| load.cluster.start(kind)).collect();
     load.warm_up().await;
     roles
-}
-
-/// Waits until requests arrive at nine tenths of the usual rate; returns how long that took.
-pub(super) async fn until_usual_rate(load: &Load) -> Duration {
-    let began = Instant::now();
-    let window = Duration::from_secs(2).min(load.size.interval / 3);
-    while load.rate_over(window).await < 0.9 * load.size.rate() {
-        assert!(began.elapsed() < RECOVERY, "not back to {} polls/s within {RECOVERY:?}", load.size.rate());
-    }
-    began.elapsed().saturating_sub(window)
 }
 
 fn memory(roles: &[Role]) -> u64 {
@@ -92,10 +79,10 @@ async fn servers_that_stop_or_freeze_cost_time_and_nothing_else() {
             servers.up(name);
         }
         let back = until_usual_rate(&load).await;
-        load.until_stored().await;
         // As with a kill, what was fetched during that time may be fetched once more, because its report may have been
         // lost.
-        troubled.extend(moments_since(begun));
+        troubled.extend(moments_of_trouble(&size, begun, now()));
+        load.until_stored().await;
         let grown = memory(&roles).saturating_sub(small);
         let lines: Vec<usize> =
             roles.iter().zip(&before).map(|(role, before)| role.stderr().lines().count() - before).collect();

@@ -3,20 +3,16 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::causes::causes;
 use common::config::ServerConfig;
-use common::config::defaults;
 use common::host::HostKey;
-use common::host_gate::redis::RedisGate;
-use common::host_gate::{HostGate, Reservation, ReserveRequest};
 use common::job::FetchJob;
 use common::metrics::Metrics;
 use common::policy::Status;
 use common::queue::Queue;
 use common::queue::rabbitmq::{Broker, Prefetch};
-use common::redis::RedisServer;
 use common::report::{FetchReport, Outcome};
 use common::secrets::{Keyring, Login};
 use common::testing::Port;
@@ -27,7 +23,8 @@ use rand::RngExt;
 use sqlx::Connection;
 use store::{FeedChange, FeedRef, Feeds};
 
-use super::harness::{Cluster, Kind, Role, Servers, Urls};
+use super::forged_gate::{is_held, try_gate};
+use super::harness::{Cluster, Kind, Role, Servers, Urls, until};
 use crate::harness::PATIENCE;
 
 const CONFIG: &str = r#"
@@ -192,14 +189,6 @@ async fn ask_for_passwords(servers: &Servers, role: &str) {
     sqlx::raw_sql("SELECT pg_reload_conf()").execute(&mut admin).await.unwrap();
 }
 
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so().await {
-        assert!(Instant::now() < deadline, "{what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
 async fn refused(scheduler: &mut Role, reason: &str) -> u64 {
     let name = format!("feedfleet_refused_reports_total{{reason=\"{reason}\"}} ");
     let metrics = scheduler.get("/metrics").await.1;
@@ -240,7 +229,8 @@ async fn a_fleet_works_with_the_printed_users_and_a_taken_over_worker_can_do_not
     worker.stop().await;
     try_redis(&for_worker.redis, &admin.redis, &namespace).await;
     try_postgres(&for_scheduler.store, &for_worker.redis).await;
-    try_reports(&cluster, &mut scheduler, &for_worker, &admin).await;
+    let [held, free] = try_reports(&cluster, &mut scheduler, &for_worker, &admin).await;
+    try_gate(&for_worker.redis, &admin.redis, &namespace, &held, &free).await;
     scheduler.stop().await;
 }
 
@@ -301,8 +291,9 @@ async fn try_postgres(scheduler: &str, worker: &str) {
     }
 }
 
-/// With a worker's user at RabbitMQ: reports on jobs that it was not given change nothing, and are counted.
-async fn try_reports(cluster: &Cluster, scheduler: &mut Role, worker: &Urls, admin: &Urls) {
+/// With a worker's user at RabbitMQ: reports on jobs that it was not given change nothing, and are counted. Returns the host that
+/// its own job held, and one that is not held.
+async fn try_reports(cluster: &Cluster, scheduler: &mut Role, worker: &Urls, admin: &Urls) -> [HostKey; 2] {
     const PREFETCH: Prefetch = Prefetch::Unacked(1);
     let broker = Broker::connect(&ServerConfig::at(&worker.queue), &cluster.namespace, &Metrics::new())
         .unwrap()
@@ -343,19 +334,9 @@ async fn try_reports(cluster: &Cluster, scheduler: &mut Role, worker: &Urls, adm
         refused(scheduler, "mismatch").await == mismatched && refused(scheduler, "missing").await == 2
     })
     .await;
-    let held = async |host: HostKey| {
-        let server = RedisServer::connect(&ServerConfig::at(&admin.redis), &cluster.namespace).unwrap();
-        let gate = RedisGate::new(server, Duration::from_secs(30));
-        let limits = common::host::HostRules::new(defaults().host, Vec::new()).limits_of(&host);
-        let now = SystemClock.now();
-        let request = ReserveRequest { host, limits, expires: now.after(Duration::from_millis(1)) };
-        match gate.reserve(&[request], now).await.unwrap()[..] {
-            [Reservation::Refused { until }] => until.since(now) > Duration::from_secs(600),
-            _ => false,
-        }
-    };
+    let held = async |host: &HostKey| is_held(&admin.redis, &cluster.namespace, host).await;
     for host in [victim.host.clone(), job.host.clone(), HostKey::new("unrelated.example:443")] {
-        assert!(!held(host.clone()).await, "{host} is held");
+        assert!(!held(&host).await, "{host} is held");
     }
     let now = cluster.store.feed(&FeedRef::Id(victim.id)).await.unwrap().unwrap();
     assert_eq!((now.status, now.version), (Status::Active, victim.version));
@@ -367,7 +348,7 @@ async fn try_reports(cluster: &Cluster, scheduler: &mut Role, worker: &Urls, adm
         feed.version > job.version
     })
     .await;
-    assert!(held(job.host.clone()).await);
+    assert!(held(&job.host).await);
     let answered = cluster.store.feed(&FeedRef::Id(job.feed)).await.unwrap().unwrap();
     reports.publish(&[FetchReport { outcome: Outcome::Gone, ..own }]).await.unwrap();
     until("the second answer is stale", async || {
@@ -380,6 +361,7 @@ async fn try_reports(cluster: &Cluster, scheduler: &mut Role, worker: &Urls, adm
     let now = cluster.store.feed(&FeedRef::Id(job.feed)).await.unwrap().unwrap();
     assert_eq!((now.status, now.version), (answered.status, answered.version));
     broker.close().await;
+    [job.host, victim.host.clone()]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use lapin::Consumer;
 use lapin::message::Delivery;
+use lapin::types::AMQPValue;
+use lapin::{BasicProperties, Consumer};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -64,6 +65,8 @@ struct Pumping {
 pub(super) struct Arrived {
     pub(super) bytes: Vec<u8>,
     pub(super) redelivered: bool,
+    /// How often the message came back to its queue, as far as the broker counts that.
+    pub(super) returns: u64,
     pub(super) at: Instant,
     pub(super) ack_handle: AckHandle,
 }
@@ -387,5 +390,12 @@ fn arrived(session: &Arc<Session>, delivery: Delivery, window: &Arc<AtomicUsize>
     session.arrived(tag);
     let ack_handle =
         AckHandle { session: Arc::clone(session), tag, settled: false, _place: InWindow::one_more(window) };
-    Arrived { bytes: delivery.data, redelivered: delivery.redelivered, at: Instant::now(), ack_handle }
+    let returns = returns(&delivery.properties);
+    Arrived { bytes: delivery.data, redelivered: delivery.redelivered, returns, at: Instant::now(), ack_handle }
+}
+
+/// Reads the count that quorum queues add to a redelivered message.
+fn returns(properties: &BasicProperties) -> u64 {
+    let count = properties.headers().as_ref().and_then(|headers| headers.inner().get("x-delivery-count"));
+    count.and_then(AMQPValue::as_long_long_int).and_then(|count| u64::try_from(count).ok()).unwrap_or(0)
 }

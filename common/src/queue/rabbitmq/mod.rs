@@ -22,6 +22,7 @@ mod session;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod too_new;
 mod topology;
 
 use std::marker::PhantomData;
@@ -44,6 +45,7 @@ use self::link::Link;
 use self::publisher::Publisher;
 pub use self::rights::Rights;
 use self::tags::Settling;
+use self::too_new::TooNewPauses;
 use self::topology::Topology;
 use super::{Delivery, Message, Queue, QueueDepth, QueueError, Receipt, decode, encode};
 use crate::config::ServerConfig;
@@ -54,8 +56,6 @@ use crate::metrics::Metrics;
 const USUAL_BATCH: usize = 16;
 /// Largest message that is sent: brokers refuse more than 16 MiB by default, and close the channel over it.
 const LARGEST_MESSAGE: usize = 15 << 20;
-/// How long a message of a newer program is kept from coming back: long enough for others to take it, in an upgrade.
-const TOO_NEW_PAUSE: Duration = Duration::from_secs(5);
 /// How long the last acks and confirmations may take at the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -66,11 +66,12 @@ struct Limits {
     answer: Duration,
     /// From `publish` to a message's confirmation, a short outage included.
     publish: Duration,
+    too_new: TooNewPauses,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { answer: Duration::from_secs(3), publish: Duration::from_secs(10) }
+        Limits { answer: Duration::from_secs(3), publish: Duration::from_secs(10), too_new: TooNewPauses::default() }
     }
 }
 
@@ -148,7 +149,8 @@ impl Broker {
         });
         crate::lock(&self.queues).push(Arc::clone(&halves));
         let (dead_letters, too_new) = (self.dead_letters.clone(), self.too_new.clone());
-        RabbitQueue { halves, dead_letters, too_new, too_new_logged: AtomicBool::new(false), items: PhantomData }
+        let (too_new_pauses, too_new_logged) = (self.limits.too_new, AtomicBool::new(false));
+        RabbitQueue { halves, dead_letters, too_new, too_new_pauses, too_new_logged, items: PhantomData }
     }
 
     /// The exchange for whoever wants to listen, `NAMESPACE.events`, on a connection of its own.
@@ -182,6 +184,7 @@ pub struct RabbitQueue<T> {
     halves: Arc<Halves>,
     dead_letters: IntCounterVec,
     too_new: IntCounterVec,
+    too_new_pauses: TooNewPauses,
     too_new_logged: AtomicBool,
     items: PhantomData<fn() -> T>,
 }
@@ -208,13 +211,14 @@ impl<T: Message> RabbitQueue<T> {
 
     /// Returns a message of a newer program to the queue, after a while: in an upgrade it is for the processes that were
     /// upgraded, and none of them may be there yet.
-    fn leave_to_newer(&self, ack_handle: AckHandle, error: &QueueError) {
+    fn leave_to_newer(&self, ack_handle: AckHandle, returns: u64, error: &QueueError) {
         self.too_new.with_label_values(&[T::QUEUE]).inc();
         if !self.too_new_logged.swap(true, Ordering::Relaxed) {
             tracing::error!(queue = T::QUEUE, %error, "messages of a newer version go back to the queue; upgrade this process");
         }
+        let pause = self.too_new_pauses.after(returns, T::DELIVERY_LIMIT);
         tokio::spawn(async move {
-            tokio::time::sleep(TOO_NEW_PAUSE).await;
+            tokio::time::sleep(pause).await;
             // If the channel is gone, the broker has redelivered it.
             let _ = ack_handle.settle(Settling::Unseen);
         });
@@ -249,7 +253,9 @@ impl<T: Message> Queue<T> for RabbitQueue<T> {
                     let receipt = RabbitReceipt { ack_handle: arrived.ack_handle, _unacked: held };
                     return Ok(Delivery::new(items, arrived.redelivered, Box::new(receipt)).arrived_at(arrived.at));
                 }
-                Err(error @ QueueError::TooNew { .. }) => self.leave_to_newer(arrived.ack_handle, &error),
+                Err(error @ QueueError::TooNew { .. }) => {
+                    self.leave_to_newer(arrived.ack_handle, arrived.returns, &error)
+                }
                 Err(error) => {
                     let reason = error.to_string();
                     tracing::error!(queue = T::QUEUE, reason, "message moved to the dead letters");

@@ -18,7 +18,7 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, PgPool, Postgres, Row};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::timeline;
+use super::timeline::{self, Unreadable};
 
 /// A search checks each host this long after the one before it: the order counts, and a host that does not respond delays little.
 const STAGGER: Duration = Duration::from_millis(250);
@@ -38,6 +38,7 @@ pub(super) struct Servers {
     current: Mutex<Current>,
     /// One searches for all that wait for a connection.
     searching: tokio::sync::Mutex<Option<Instant>>,
+    history: Unreadable,
 }
 
 #[derive(Default)]
@@ -81,13 +82,8 @@ pub(super) fn read(
 
 impl Servers {
     pub(super) fn new(hosts: Vec<PgConnectOptions>, target: Option<SessionTarget>, settings: String) -> Arc<Self> {
-        Arc::new(Servers {
-            hosts,
-            target,
-            settings,
-            current: Mutex::default(),
-            searching: tokio::sync::Mutex::default(),
-        })
+        let (current, searching) = (Mutex::default(), tokio::sync::Mutex::default());
+        Arc::new(Servers { hosts, target, settings, current, searching, history: Unreadable::default() })
     }
 
     /// The options of the host in use.
@@ -107,6 +103,11 @@ impl Servers {
     /// Whether a connection that is idle since this moment is to the host in use.
     pub(super) fn is_here(&self, idle_since: Instant) -> bool {
         self.lock().moved.is_none_or(|moved| idle_since > moved)
+    }
+
+    /// Why the history of the server in use is unknown, so that a promotion would go unnoticed.
+    pub(super) fn timeline_unreadable(&self) -> Option<String> {
+        self.history.reason()
     }
 
     /// Connects outside of the pool, to the host in use or to another one that accepts writes.
@@ -136,7 +137,7 @@ impl Servers {
             // It may be promoted while this connection is open, and only new ones look at the server's history.
             self.lock().term += 1;
         }
-        timeline::bind_epoch(on).await
+        timeline::bind_epoch(on, &self.history).await
     }
 
     /// Takes a connection from the pool. When that takes long, or fails, the hosts are asked whether another one accepts writes.

@@ -8,6 +8,10 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
 use crate::StoreError;
 
+/// What recognises the promotion of a standby. Everyone may call them by default, unless an administrator revoked that.
+const HISTORY_FUNCTIONS: &str =
+    "pg_catalog.pg_control_system(), pg_catalog.pg_current_wal_lsn(), pg_catalog.pg_walfile_name(pg_lsn)";
+
 /// What is to be there.
 #[derive(Clone, Debug)]
 pub struct SchedulerRole {
@@ -78,6 +82,7 @@ impl SchedulerRole {
             format!("GRANT CONNECT ON DATABASE {database} TO {role}"),
             "CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public".to_owned(),
             format!("CREATE SCHEMA IF NOT EXISTS {schema} AUTHORIZATION {role}"),
+            format!("GRANT EXECUTE ON FUNCTION {HISTORY_FUNCTIONS} TO {role}"),
         ]
         .into_iter()
     }

@@ -5,21 +5,58 @@
 //! server with another identifier. So each new connection looks at both, and where they are others than when the events were
 //! numbered, the store gets a new epoch: consumers with a cursor of the old one are told (410) instead of missing events.
 
+use std::sync::Mutex;
+
 use sqlx::PgConnection;
 
 /// The first eight digits of a log file's name are the timeline that is being written; the control file's entry follows only
 /// with the first checkpoint after a promotion.
 const HISTORY: &str = "SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)";
 
+/// The code of the error with which a standby refuses to name the position that it writes.
+const IN_RECOVERY: &str = "55000";
+
+/// Why the server's history cannot be read; `None` while it can.
+#[derive(Debug, Default)]
+pub(super) struct Unreadable(Mutex<Option<String>>);
+
+impl Unreadable {
+    pub(super) fn reason(&self) -> Option<String> {
+        common::lock(&self.0).clone()
+    }
+
+    fn end(&self) {
+        *common::lock(&self.0) = None;
+    }
+
+    /// Logs it when it begins, and not for each connection.
+    fn note(&self, reason: &str) {
+        let before = common::lock(&self.0).replace(reason.to_owned());
+        if before.is_none() {
+            tracing::warn!(
+                reason,
+                "cannot read the timeline of the database server: if a standby that lags is promoted, consumers miss events; grant \
+                 EXECUTE on pg_control_system, pg_current_wal_lsn and pg_walfile_name, as `feedfleet setup postgres` does"
+            );
+        }
+    }
+}
+
 /// Gives the store a new epoch if this connection's server has another history than the one that numbered the events.
 ///
-/// A server that does not tell its history (no right to ask, or a standby) is used as it is.
-pub(super) async fn bind_epoch(on: &mut PgConnection) -> Result<(), sqlx::Error> {
+/// A standby is used as it is; a server that refuses to say its history is too, and `unreadable` has the reason.
+pub(super) async fn bind_epoch(on: &mut PgConnection, unreadable: &Unreadable) -> Result<(), sqlx::Error> {
     let history: String = match sqlx::query_scalar(HISTORY).fetch_one(&mut *on).await {
         Ok(history) => history,
-        Err(sqlx::Error::Database(_)) => return Ok(()),
+        Err(sqlx::Error::Database(error)) => {
+            if error.code().as_deref() != Some(IN_RECOVERY) {
+                unreadable.note(error.message());
+            }
+            return Ok(());
+        }
         Err(error) => return Err(error),
     };
+    unreadable.end();
     let known: Option<String> = sqlx::query_scalar("SELECT history FROM store").fetch_optional(&mut *on).await?;
     if known.as_ref().is_none_or(|known| *known == history) {
         return Ok(());

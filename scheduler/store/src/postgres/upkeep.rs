@@ -40,6 +40,7 @@ impl Upkeep for PostgresStore {
                 entries: count(entries),
                 events: count(events),
                 hosts_held: count(hosts_held),
+                timeline_unreadable: self.servers.timeline_unreadable(),
             })
         })
     }

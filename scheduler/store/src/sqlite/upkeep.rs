@@ -37,6 +37,7 @@ impl Upkeep for SqliteStore {
             entries: count(entries),
             events: count(events),
             hosts_held: count(hosts_held),
+            timeline_unreadable: None,
         })
     }
 

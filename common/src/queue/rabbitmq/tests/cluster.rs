@@ -134,6 +134,31 @@ async fn confirmed_items_survive_killed_and_frozen_leaders_and_a_lost_quorum() {
 }
 
 #[tokio::test]
+async fn a_leader_that_is_cut_off_from_its_peers_serves_nobody_and_nothing_confirmed_is_lost() {
+    let cluster = Cluster::start().await;
+    let (own, traffic) = (&cluster.own, &cluster.traffic);
+    let partition = async {
+        traffic.next_round().await;
+        cluster.until_whole(&[]).await;
+        // A quorum queue that loses its leader in its first second may never find another one.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let cut_off = cluster.leader(NODES[0]).await;
+        let other = NODES.into_iter().find(|node| *node != cut_off).unwrap();
+        own.cut_off(cut_off).await;
+        let paused = until("the minority pauses", async || !own.accepts(cut_off)).await;
+        while cluster.leader(other).await == cut_off {}
+        println!("{cut_off} paused after {paused:?}; an item went round {:?} later", traffic.next_round().await);
+        assert!(!own.accepts(cut_off), "the minority serves clients");
+        own.join(cut_off).await;
+        cluster.until_whole(&[cut_off]).await;
+        assert!(own.accepts(cut_off));
+        traffic.next_round().await;
+    };
+    traffic.during(partition).await;
+    cluster.broker.close().await;
+}
+
+#[tokio::test]
 async fn an_alarm_of_any_node_is_shown_and_messages_flow_when_it_ends() {
     let cluster = Cluster::start().await;
     let (own, traffic) = (&cluster.own, &cluster.traffic);

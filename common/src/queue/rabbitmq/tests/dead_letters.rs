@@ -33,6 +33,19 @@ async fn dead<T: Message>(queue: &TestQueue<T>, count: usize) -> Vec<u8> {
     channel.basic_get(name, BasicGetOptions::default()).await.unwrap().unwrap().delivery.data
 }
 
+/// Waits until a message is in the queue, and takes it from there.
+async fn returned(name: &str) -> Vec<u8> {
+    let (_connection, channel) = bare().await;
+    let patience = tokio::time::Instant::now() + Duration::from_secs(120);
+    loop {
+        assert!(tokio::time::Instant::now() < patience, "it did not come back");
+        if let Some(found) = channel.basic_get(name.into(), BasicGetOptions { no_ack: true }).await.unwrap() {
+            return found.delivery.data;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 #[tokio::test]
 async fn an_undecodable_message_is_buried_counted_and_blocks_nothing() {
     let queue = TestQueue::<FetchReport>::make().await;
@@ -62,17 +75,38 @@ async fn a_newer_message_goes_back_to_the_queue_and_blocks_nothing() {
     assert!(queue.metrics.render().contains("feedfleet_too_new_messages_total{queue=\"reports\"} 1\n"));
     // The process that was upgraded gets it.
     queue.quiet().await;
-    let (_connection, channel) = bare().await;
-    let name = format!("{}.reports", queue.namespace);
-    let patience = tokio::time::Instant::now() + Duration::from_secs(120);
-    let found = loop {
-        assert!(tokio::time::Instant::now() < patience, "it did not come back");
-        if let Some(found) = channel.basic_get(name.as_str().into(), BasicGetOptions { no_ack: true }).await.unwrap() {
-            break found;
+    assert_eq!(returned(&format!("{}.reports", queue.namespace)).await, newer.as_bytes());
+    assert_eq!(queue.dead_letters().await.unwrap(), 0);
+    queue.end().await;
+}
+
+#[tokio::test]
+async fn a_newer_job_is_kept_longer_each_time_and_is_not_dead_lettered_in_an_upgrade() {
+    const SEEN: u32 = 8;
+    let mut queue = TestQueue::<FetchJob>::make().await;
+    queue.check().await.unwrap();
+    let first = Duration::from_millis(10);
+    queue.broker.limits.too_new = TooNewPauses { first, longest: Duration::from_secs(60) };
+    let old = queue.broker.queue::<FetchJob>(Prefetch::Untaken(4));
+    let newer = r#"{"v":2,"items":[]}"#;
+    let begun = tokio::time::Instant::now();
+    put(&queue, newer).await;
+    let too_new = queue.metrics.too_new.with_label_values(&["jobs"]);
+    let seen = async {
+        while too_new.get() < SEEN.into() {
+            assert!(begun.elapsed() < Duration::from_secs(120), "seen {} times", too_new.get());
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
     };
-    assert_eq!(found.delivery.data, newer.as_bytes());
+    tokio::select! {
+        received = old.receive() => panic!("{:?}", received.map(|delivery| delivery.items)),
+        () = seen => {}
+    }
+    // 10 ms, 20 ms, 40 ms, ..
+    let pauses = first * (2_u32.pow(SEEN - 1) - 1);
+    assert!(begun.elapsed() >= pauses, "{SEEN} times within {:?}", begun.elapsed());
+    old.quiet().await;
+    assert_eq!(returned(&format!("{}.jobs", queue.namespace)).await, newer.as_bytes());
     assert_eq!(queue.dead_letters().await.unwrap(), 0);
     queue.end().await;
 }

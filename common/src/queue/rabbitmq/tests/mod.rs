@@ -91,7 +91,7 @@ impl<T> Deref for TestQueue<T> {
 pub(super) fn patient(url: &str, namespace: &str, metrics: &Metrics) -> Broker {
     let mut broker = Broker::connect(&ServerConfig::at(url), namespace, metrics).unwrap();
     let patience = Duration::from_secs(120);
-    broker.limits = Limits { answer: patience, publish: patience };
+    broker.limits = Limits { answer: patience, publish: patience, ..Limits::default() };
     broker
 }
 

@@ -66,6 +66,32 @@ impl OwnBroker {
         run(self.services(&[&["control", node], arguments].concat())).await
     }
 
+    /// Cuts a node off from its peers, which no longer share its cookie. Clients and the broker's own tool still reach all nodes.
+    pub(super) async fn cut_off(&self, node: &str) {
+        let peers = self.peers(node);
+        let refuse = peers.iter().map(|peer| format!("erlang:set_cookie('{peer}', cut_off)"));
+        let leave = peers.iter().map(|peer| format!("erlang:disconnect_node('{peer}')"));
+        let calls: Vec<String> = refuse.chain(leave).collect();
+        self.control_node(node, &["eval", &format!("{}.", calls.join(", "))]).await;
+    }
+
+    /// Ends that.
+    pub(super) async fn join(&self, node: &str) {
+        let peers = self.peers(node);
+        let accept = peers.iter().map(|peer| format!("erlang:set_cookie('{peer}', erlang:get_cookie())"));
+        self.control_node(node, &["eval", &format!("{}.", accept.collect::<Vec<_>>().join(", "))]).await;
+    }
+
+    fn peers(&self, node: &str) -> Vec<String> {
+        let others = NODES.into_iter().filter(|other| *other != node);
+        others.map(|other| format!("t{}@localhost", self.port(other))).collect()
+    }
+
+    /// Returns whether a node accepts connections of clients.
+    pub(super) fn accepts(&self, node: &str) -> bool {
+        std::net::TcpStream::connect(format!("127.0.0.1:{}", self.port(node))).is_ok()
+    }
+
     /// The node that leads a queue, as another node knows it.
     pub(super) async fn leader(&self, queue: &str, asked: &str) -> Option<&'static str> {
         let question = format!("ra_leaderboard:lookup_leader('%2F_{queue}').");

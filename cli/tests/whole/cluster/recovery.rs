@@ -1,0 +1,61 @@
+//! When a fleet has recovered from trouble, and what may be repeated because of it.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use common::time::Timestamp;
+use load_tests::Record;
+use tokio::time::Instant;
+
+use super::load::{Load, Size, now, path};
+
+/// The time within which the usual rate is reached after a server is back: seconds, unless the machine is very busy.
+const RECOVERY: Duration = Duration::from_secs(240);
+const WINDOW: Duration = Duration::from_secs(2);
+
+/// Waits until requests arrive at nine tenths of the usual rate and no feed is overdue, since a burst of late feeds would hide hosts
+/// that still wait. Returns how long that took.
+pub(super) async fn until_usual_rate(load: &Load) -> Duration {
+    let began = Instant::now();
+    let window = WINDOW.min(load.size.interval / 3);
+    loop {
+        let rate = load.rate_over(window).await;
+        let is_usual = rate >= 0.9 * load.size.rate();
+        let late = if is_usual { overdue(load) } else { Vec::new() };
+        if is_usual && late.is_empty() {
+            return began.elapsed();
+        }
+        let left: Vec<&String> = late.iter().take(5).collect();
+        assert!(
+            began.elapsed() < RECOVERY,
+            "not back within {RECOVERY:?}: {rate:.0} polls/s of {:.0}, {} feeds overdue, such as {left:?}",
+            load.size.rate(),
+            late.len(),
+        );
+    }
+}
+
+/// Returns how much later than its interval a feed may be polled. The long form allows a tenth of the interval; the short one shares
+/// the machine with other tests.
+fn slack(size: &Size) -> Duration {
+    if std::env::var_os("SOAK").is_some() { size.interval / 10 } else { size.longest_gap() - size.interval }
+}
+
+/// Returns the feeds whose last request is too long ago, except those of hosts that a `Retry-After` held meanwhile.
+fn overdue(load: &Load) -> Vec<String> {
+    let (log, size) = (load.origin.log(), load.size);
+    let since = now().before(size.interval + slack(&size));
+    let polled: HashSet<&str> = log.iter().filter(|record| record.wall >= since).map(Record::target).collect();
+    let holding = |record: &&Record| record.status == Some(429) && record.wall >= since.before(size.hold());
+    let held: HashSet<_> = log.iter().filter(holding).map(|record| record.local).collect();
+    let is_late =
+        |n: &usize| !polled.contains(path(*n).as_str()) && !held.contains(&load.origin.address(load.host_of(*n)));
+    (0..size.feeds).filter(is_late).map(path).collect()
+}
+
+/// Returns the moments at which the report of a poll, or its result, may have been lost, so that the poll may be repeated: every half
+/// second from the beginning of the trouble until a lease after the fleet had recovered from it.
+pub(super) fn moments_of_trouble(size: &Size, begun: Timestamp, recovered: Timestamp) -> Vec<Timestamp> {
+    let until = recovered.after(size.lease());
+    (0_u32..).map(|n| begun.after(n * Duration::from_millis(500))).take_while(|moment| *moment <= until).collect()
+}
