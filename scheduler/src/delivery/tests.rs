@@ -351,6 +351,27 @@ async fn a_target_that_waits_for_the_slow_lane_takes_no_slot_from_the_quick_one(
 }
 
 #[tokio::test]
+async fn quick_targets_that_fall_silent_together_leave_the_quick_lane_to_the_others() {
+    let world = World::new(ok).await;
+    // Eight quick slots and six slow ones.
+    let attempts = Arc::new(Attempts { lanes: Lanes::new(16), ..world.attempts().await });
+    let send = |_: DeliveryRequest| -> Answering { Box::pin(std::future::pending()) };
+    let silent = Arc::new(Sender { send: Box::new(send), judge: Box::new(|_| Ok(())) });
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..24 {
+        let (attempts, silent) = (Arc::clone(&attempts), Arc::clone(&silent));
+        let request = DeliveryRequest { url: "https://a.example/".parse().unwrap(), fields: Vec::new(), body: None };
+        waiting.spawn(async move {
+            let mut slot = attempts.lanes.lane(Way::Quick).enter(Way::Quick).await.unwrap();
+            attempts.answered(&silent, request, &mut slot).await
+        });
+        tokio::task::yield_now().await;
+    }
+    let entered = attempts.lanes.lane(Way::Quick).enter(Way::Quick);
+    assert!(tokio::time::timeout(Duration::from_secs(60), entered).await.is_ok(), "the silent targets have all slots");
+}
+
+#[tokio::test]
 async fn without_a_lease_nothing_is_due() {
     let world = World::new(ok).await;
     let mut share = Share::new(Arc::clone(&world.ops));
