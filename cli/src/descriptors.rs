@@ -1,7 +1,7 @@
 //! File descriptors: what the configuration needs against what this process may open, looked at before anything is opened.
 //! A process that runs out of them would blame its own trouble on the servers that it polls.
 
-use common::config::Config;
+use common::config::{Config, DeliveryConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::usage::Usage;
@@ -10,7 +10,7 @@ use crate::usage::Usage;
 /// each address family). A fetch may dial up to four addresses; all fetches together dial no more than this budget allows.
 const PER_FETCH: u64 = 2;
 /// For everything else: the listener and [`LEAST_API`] connections of the API with those that are reserved for health or still
-/// closing, [`LEAST_DELIVERIES`], the database's files and connections, the runtime.
+/// closing, [`LEAST_DELIVERIES`] with those that may take long, the database's files and connections, the runtime.
 const OTHERS: u64 = 256;
 /// Connections of the API that always fit.
 const LEAST_API: usize = 64;
@@ -76,7 +76,8 @@ pub(crate) fn fit_scheduler(mut config: Config) -> anyhow::Result<Config> {
 
 /// Requests to subscribers beyond those that always fit. Few of them dial several addresses at the same time.
 fn more_deliveries(config: &Config) -> u64 {
-    config.delivery.concurrency.saturating_sub(LEAST_DELIVERIES) as u64
+    let least = DeliveryConfig { concurrency: LEAST_DELIVERIES, ..config.delivery.clone() };
+    config.delivery.most_requests().saturating_sub(least.most_requests()) as u64
 }
 
 /// Connections of the API beyond those that always fit.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
-use load_tests::{Feed, Origin, Script, loopback};
+use load_tests::{Feed, Origin, Pace, Script, loopback};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -32,6 +32,12 @@ pub(crate) struct Options {
     /// Subscriptions that match nothing.
     #[arg(long, default_value_t = 1000)]
     subscriptions: usize,
+    /// What these are filtered by; several take turns.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "label")]
+    filters: Vec<Filter>,
+    /// How often each feed has a new entry while polls are measured; never if not given.
+    #[arg(long)]
+    publish: Option<humantime::Duration>,
     /// How long each measurement takes.
     #[arg(long, default_value = "5s")]
     time: humantime::Duration,
@@ -48,6 +54,31 @@ enum Part {
     Cluster,
     /// Polls of one process.
     Polls,
+}
+
+/// A filter that matches nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Filter {
+    /// A label that no feed has.
+    Label,
+    /// A text that no entry has.
+    Q,
+    /// A category without feeds.
+    Category,
+    /// One of 1,024 parts of the feeds, and a text that no entry has.
+    Part,
+}
+
+impl Filter {
+    fn of(self, number: usize) -> Value {
+        let nowhere = "nobody writes this";
+        match self {
+            Filter::Label => json!({ "label": "nobody" }),
+            Filter::Q => json!({ "q": nowhere }),
+            Filter::Category => json!({ "category": "A" }),
+            Filter::Part => json!({ "part": format!("{}/1024", number % 1024 + 1), "q": nowhere }),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +160,11 @@ pub(crate) async fn bench(options: &Options) -> anyhow::Result<()> {
     let origin =
         Origin::listen(&loopback(options.targets, 0)).await.context("cannot listen on an address for each target")?;
     let is_polls = options.part == Part::Polls;
-    origin.set("/hook", if is_polls { Script::feed(Feed::rss()) } else { Script::status(204) });
+    let feed = match options.publish {
+        Some(period) => Feed::rss().pace(Pace::Every(period.into())),
+        None => Feed::rss(),
+    };
+    origin.set("/hook", if is_polls { Script::feed(feed) } else { Script::status(204) });
     let urls: Vec<String> = (0..usize::from(options.targets)).map(|host| origin.url_on(host, "/hook")).collect();
     let sides = if is_polls { [Side::Ours, Side::Watched] } else { [Side::Ours, Side::Bare] };
     let names = if is_polls { ["no subscriptions", "with subscriptions"] } else { ["feedfleet", "bare reqwest"] };
@@ -203,7 +238,8 @@ async fn prepare(options: &Options, api: &Api, side: Side, urls: &[String]) -> a
     if options.part == Part::Polls {
         let watching = if side == Side::Watched { options.subscriptions } else { 0 };
         for number in 0..watching {
-            api.subscribe(&format!("http://127.0.0.1:9/{number}"), json!({ "label": "nobody" })).await?;
+            let filter = options.filters[number % options.filters.len()].of(number);
+            api.subscribe(&format!("http://127.0.0.1:9/{number}"), filter).await?;
         }
         return api.add(urls.iter().cloned()).await;
     }

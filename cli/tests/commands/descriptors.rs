@@ -25,9 +25,9 @@ fn a_soft_limit_that_is_too_low_is_raised_as_far_as_needed() {
     child.kill().unwrap();
     child.wait().unwrap();
     let open_files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
-    // 256, twice 256 fetches, 4,096 idle connections, and 960 of the API and 240 requests to subscribers beside the 64 and the 16 that
-    // are among the 256.
-    assert_eq!(open_files.split_whitespace().nth(3), Some("6064"), "{open_files}");
+    // 256, twice 256 fetches, 4,096 idle connections, and 960 of the API and 1,200 requests to subscribers beside the 64 and the 80
+    // that are among the 256.
+    assert_eq!(open_files.split_whitespace().nth(3), Some("7024"), "{open_files}");
     assert!(!lines.iter().any(|line| line.contains("file descriptors")), "{lines:?}");
 }
 
@@ -35,7 +35,7 @@ fn a_soft_limit_that_is_too_low_is_raised_as_far_as_needed() {
 fn with_a_low_hard_limit_fewer_connections_are_kept() {
     let ran: Ran = limited(256, 1000, &["--once"]).output().unwrap().into();
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    let expected = "1000 file descriptors are allowed, 6064 would serve: the maximum is 116 idle connections, not 4096 \
+    let expected = "1000 file descriptors are allowed, 7024 would serve: the maximum is 116 idle connections, not 4096 \
                 (fetch.idle_connections), 180 of the API, not 1024 (api.max_connections), and 16 requests to subscribers \
                 (delivery.concurrency)";
     assert!(ran.err.contains(expected), "{}", ran.err);

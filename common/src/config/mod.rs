@@ -466,6 +466,16 @@ pub struct DeliveryConfig {
     pub hub_lease_max: Duration,
 }
 
+impl DeliveryConfig {
+    /// Times [`concurrency`](DeliveryConfig::concurrency): requests to targets that were quick and take long now.
+    pub const OVERFLOW: usize = 4;
+
+    /// Returns the largest number of requests in flight, each with a file descriptor.
+    pub fn most_requests(&self) -> usize {
+        self.concurrency.saturating_mul(1 + Self::OVERFLOW)
+    }
+}
+
 crate::named! {
     /// Who may subscribe at the WebSub hub.
     HubAccess {

@@ -13,6 +13,8 @@ pub struct Announcement {
     pub kind: String,
     /// The same whenever the same thing is announced again.
     pub id: String,
+    /// What it is about: names of at most 255 bytes, by which a headers exchange can choose.
+    pub headers: Vec<(String, String)>,
     /// JSON.
     pub body: Vec<u8>,
 }

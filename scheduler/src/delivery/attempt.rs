@@ -14,6 +14,7 @@ use url::Url;
 
 use super::body::{self, Body, Topic};
 use super::lanes::{Lane, Lanes, QUICK, Slot, Way};
+use super::range;
 use super::recent::Recent;
 use super::saver::Saver;
 use super::sender::{Answering, Sender};
@@ -21,7 +22,6 @@ use super::settle::{is_ours, settle};
 use super::targets::Target;
 use crate::events::follow::cut;
 use crate::ops::Ops;
-use store::subscriptions::MOST_BATCH;
 use store::{
     Advance, Delivery, Event, EventFilter, EventPage, EventQuery, FeedRef, Intent, Progress, Subscription,
     SubscriptionKind,
@@ -188,27 +188,16 @@ impl Attempts {
         }
         let mut progress = of.progress.clone();
         let repeats = progress.pending > 0;
-        let limit = if repeats { MOST_BATCH } else { of.wish.batch };
-        let query = EventQuery { filter: filter(of), ..EventQuery::after(progress.cursor, limit) };
-        let mut page = match if repeats { None } else { self.recent.read(&query) } {
-            Some(page) => page,
-            None => self.ops.store.find_events(&query).await.map_err(|error| with_causes(&error))?,
+        let (mut page, is_whole) = match repeats {
+            true => range::read(&*self.ops.store, &filter(of), &progress).await?,
+            false => (self.news(task).await?, false),
         };
-        if !page.more {
-            // Numbers from the last event to this one are of events that are gone.
-            page.next = page.next.max(task.newest);
-        }
         let is_lost = note_lost(of, &mut progress, &page);
-        // A page ends at its limit or where as many events were looked at as a call looks at: perhaps within the range.
-        let mut is_whole = !page.more || page.next >= progress.pending;
-        if repeats {
-            page.items.retain(|event| event.seq <= progress.pending);
+        if !repeats {
+            page.more |= cut(&mut page.items, BODY_BYTES);
         }
-        let is_cut = cut(&mut page.items, if repeats { 4 * BODY_BYTES } else { BODY_BYTES });
-        page.more |= is_cut;
-        is_whole &= !is_cut;
         let Some((first, last)) = page.items.first().zip(page.items.last()) else {
-            return Ok(skip(progress, page.next, is_whole, is_lost));
+            return Ok(skip(progress, page.next, is_lost));
         };
         let (first_seq, last_seq, first_at) = (first.seq, last.seq, first.at);
         let count = u32::try_from(page.items.len()).unwrap_or(u32::MAX);
@@ -227,6 +216,21 @@ impl Attempts {
         let id = request_id(of, &progress, &page.epoch);
         let body = self.body(of, &page.epoch, page.items).await?;
         Ok(Next::Send(Batch { id, progress, first: first_seq, count, body, looked }))
+    }
+
+    /// Reads the events after the cursor, for a new request.
+    async fn news(&self, task: &Task) -> Result<EventPage<Event>, String> {
+        let of = &task.of;
+        let query = EventQuery { filter: filter(of), ..EventQuery::after(of.progress.cursor, of.wish.batch) };
+        let mut page = match self.recent.read(&query) {
+            Some(page) => page,
+            None => self.ops.store.find_events(&query).await.map_err(|error| with_causes(&error))?,
+        };
+        if !page.more {
+            // Numbers from the last event to this one are of events that are gone.
+            page.next = page.next.max(task.newest);
+        }
+        Ok(page)
     }
 
     /// Writes a request's body. A notification of the hub says how the feed is, as of now.
@@ -352,8 +356,8 @@ async fn entered<'a>(lane: &Lane, task: &'a Task) -> Option<(SemaphorePermit<'a>
     }
 }
 
-/// Moves on over events of which none is to be sent: up to this number.
-fn skip(mut progress: Progress, looked: i64, is_whole: bool, is_lost: bool) -> Next {
+/// Moves on over events of which none is to be sent: up to this number, or over the whole range of a request that is repeated.
+fn skip(mut progress: Progress, looked: i64, is_lost: bool) -> Next {
     if progress.pending == 0 {
         return match is_lost {
             true => {
@@ -363,12 +367,8 @@ fn skip(mut progress: Progress, looked: i64, is_whole: bool, is_lost: bool) -> N
             false => Next::Rest(Ended::Nothing(looked)),
         };
     }
-    // What was pending is gone: its feed was erased, or retention took it.
-    if is_whole {
-        (progress.cursor, progress.pending, progress.waiting_since) = (progress.pending, 0, None);
-    } else {
-        progress.cursor = looked;
-    }
+    // Nothing of what was pending matches any more: its feed was erased, retention deleted it, or it was updated.
+    (progress.cursor, progress.pending, progress.waiting_since) = (progress.pending, 0, None);
     Next::Move { progress, looked: None }
 }
 

@@ -1,12 +1,15 @@
 //! Who may be in flight: half of all requests are for targets that answered their last request quickly, an eighth for the hub's
 //! questions, the rest for the other targets.
 //!
-//! Each lane has its own slots, its own reads of the store, and its own memory for bodies. A request that takes long moves over to
-//! the slow lane while that has room. Anybody can name a callback that does not answer: questions delay no deliveries.
+//! Each lane has its own slots, its own reads of the store, and its own memory for bodies. A quick target's request that takes long
+//! moves over to the slow lane while that has room, and else to the overflow, which has only such requests: many targets that fall
+//! silent at the same time leave the quick lane to the others. Anybody can name a callback that does not answer: questions delay no
+//! deliveries.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::config::DeliveryConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A target that needs longer than this is slow.
@@ -20,6 +23,8 @@ const READS: usize = 4;
 pub(super) struct Lanes {
     quick: Lane,
     slow: Lane,
+    /// Of requests that began in the quick lane. Nobody enters here.
+    overflow: Lane,
     questions: Lane,
 }
 
@@ -58,6 +63,7 @@ impl Lanes {
         Lanes {
             quick: lane(concurrency.div_ceil(2)),
             slow: lane(concurrency / 2 - questions),
+            overflow: lane(concurrency * DeliveryConfig::OVERFLOW),
             questions: lane(questions),
         }
     }
@@ -70,17 +76,12 @@ impl Lanes {
         }
     }
 
-    /// Moves a request that takes long out of the quick lane, if the slow one has room now; returns whether it is out.
+    /// Moves a request that takes long out of the quick lane, if there is room elsewhere now; returns whether it is out.
     pub(super) fn slow_down(&self, slot: &mut Slot) -> bool {
-        if slot.way != Way::Quick {
-            return true;
-        }
-        let kilobytes = slot.body.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let kilobytes = u32::try_from(kilobytes).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.slow.slots).try_acquire_owned().ok();
-        let body = Arc::clone(&self.slow.bodies).try_acquire_many_owned(kilobytes).ok();
-        if let (Some(room), Some(body)) = (room, body) {
-            *slot = Slot { _slot: room, body: Some(body), way: Way::Slow };
+        if slot.way == Way::Quick
+            && let Some(moved) = self.slow.take_over(slot).or_else(|| self.overflow.take_over(slot))
+        {
+            *slot = moved;
         }
         slot.way != Way::Quick
     }
@@ -91,6 +92,14 @@ impl Lane {
     pub(super) async fn enter(&self, way: Way) -> Option<Slot> {
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
         Some(Slot { _slot: slot, body: None, way })
+    }
+
+    /// Takes room for a request that is in flight, if there is some.
+    fn take_over(&self, slot: &Slot) -> Option<Slot> {
+        let kilobytes = slot.body.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let room = Arc::clone(&self.slots).try_acquire_owned().ok()?;
+        let body = Arc::clone(&self.bodies).try_acquire_many_owned(u32::try_from(kilobytes).ok()?).ok()?;
+        Some(Slot { _slot: room, body: Some(body), way: Way::Slow })
     }
 
     /// Waits for the turn to read, which lasts until the body has its room.
@@ -121,11 +130,23 @@ mod tests {
         }
         assert_eq!((quick.slots.available_permits(), quick.bodies.available_permits()), (2, BODIES));
         assert_eq!((lanes.slow.slots.available_permits(), lanes.slow.bodies.available_permits()), (0, BODIES - 20));
-        let mut third = quick.enter(Way::Quick).await.unwrap();
-        assert!(!lanes.slow_down(&mut third));
-        assert_eq!(quick.slots.available_permits(), 1, "the slow lane is full");
+        // What was quick has further room, and what was slow before has none.
+        let mut further = Vec::new();
+        for _ in 0..4 * DeliveryConfig::OVERFLOW {
+            let mut slot = quick.enter(Way::Quick).await.unwrap();
+            quick.hold(&mut slot, 1 << 10).await;
+            assert!(lanes.slow_down(&mut slot));
+            further.push(slot);
+        }
+        assert_eq!(lanes.slow.slots.available_permits(), 0);
+        let mut last = quick.enter(Way::Quick).await.unwrap();
+        quick.hold(&mut last, BODIES << 10).await;
+        assert!(!lanes.slow_down(&mut last));
+        assert_eq!(quick.slots.available_permits(), 1, "all is full");
+        further.pop();
+        assert!(!lanes.slow_down(&mut last), "there is a slot, and no memory for its body");
         drop(slots);
-        assert!(lanes.slow_down(&mut third));
-        assert_eq!(quick.slots.available_permits(), 2);
+        assert!(lanes.slow_down(&mut last));
+        assert_eq!((quick.slots.available_permits(), lanes.slow.bodies.available_permits()), (2, 0));
     }
 }

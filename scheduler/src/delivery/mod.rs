@@ -22,6 +22,9 @@ mod hub_faults_tests;
 #[cfg(test)]
 mod hub_tests;
 mod lanes;
+mod range;
+#[cfg(test)]
+mod range_tests;
 mod reader;
 mod recent;
 mod saver;

@@ -5,6 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::policy::Category;
 use common::url::FeedId;
 use tokio::time::Instant;
 
@@ -43,6 +44,10 @@ pub(super) struct SeenPage {
     feeds: HashSet<FeedId>,
     hosts: HashSet<String>,
     labels: HashSet<String>,
+    kinds: HashSet<String>,
+    categories: HashSet<Category>,
+    /// Of its entries; an empty text is of those that name none.
+    languages: HashSet<String>,
 }
 
 impl SeenPage {
@@ -51,7 +56,11 @@ impl SeenPage {
         let feeds = events().map(|event| event.feed_id).collect();
         let hosts = events().filter_map(|event| event.host.clone()).collect();
         let labels = events().flat_map(|event| &event.feed.marks.labels).cloned().collect();
-        SeenPage { items, next, feeds, hosts, labels }
+        let kinds = events().map(|event| event.kind.clone()).collect();
+        let categories = events().filter_map(|event| event.category).collect();
+        let entries = events().filter_map(|event| event.entry.as_ref());
+        let languages = entries.map(|stored| stored.entry.language.clone().unwrap_or_default()).collect();
+        SeenPage { items, next, feeds, hosts, labels, kinds, categories, languages }
     }
 
     /// Returns the events behind this number that match.
@@ -66,6 +75,10 @@ impl SeenPage {
 
     fn may_match(&self, filter: &EventFilter) -> bool {
         filter.feed.is_none_or(|feed| self.feeds.contains(&feed))
+            && self.kinds.iter().any(|kind| filter.matches_kind(kind))
+            && filter.category.is_none_or(|category| self.categories.contains(&category))
+            && (!filter.reads_texts() || self.languages.iter().any(|language| filter.matches_language(language)))
+            && filter.part.is_none_or(|part| self.feeds.iter().any(|feed| part.has(*feed)))
             && filter.host.as_ref().is_none_or(|host| self.hosts.contains(host.as_str()))
             && filter.label.as_ref().is_none_or(|label| self.labels.contains(label))
             && (filter.visible.is_empty() || filter.visible.iter().any(|label| self.labels.contains(label)))
@@ -199,6 +212,41 @@ mod tests {
         assert!(found(0, serde_json::json!({ "visible": ["z"] })).is_empty());
         // Each condition is met, but by different events.
         assert!(found(0, serde_json::json!({ "feed": 8, "host": "b:443" })).is_empty());
+        assert_eq!(found(0, serde_json::json!({ "kinds": ["entry.*", "feed.*"] })), [1, 2, 3]);
+        assert!(found(0, serde_json::json!({ "kinds": ["entry.*"] })).is_empty());
+        // Each feed is in one part.
+        let in_parts = (1..=4).map(|number| found(0, serde_json::json!({ "part": { "number": number, "of": 4 } })));
+        let mut in_parts: Vec<i64> = in_parts.flatten().collect();
+        in_parts.sort_unstable();
+        assert_eq!(in_parts, [1, 2, 3]);
+        assert!(found(0, serde_json::json!({ "text": "x" })).is_empty(), "there is no entry");
+    }
+
+    #[test]
+    fn a_page_finds_entries_by_category_language_and_text() {
+        let event = |seq: i64, category: &str, language: &str, title: &str| -> Event {
+            let entry = serde_json::json!({
+                "seq": seq, "feed_id": 7, "seen": "2026-01-01T00:00:00Z", "id": "e", "language": language, "title": title,
+                "labels": [],
+            });
+            let event = serde_json::json!({
+                "seq": seq, "kind": "entry.new", "feed_id": 7, "at": "2026-01-01T00:00:00Z", "labels": [], "entry": entry,
+            });
+            Event { category: Category::from_name(category), ..serde_json::from_value(event).unwrap() }
+        };
+        let items = vec![event(1, "B", "en-gb", "Fog"), event(2, "C", "de", "Nebel"), event(3, "B", "en", "Snow")];
+        let page = EventPage { epoch: "e".into(), oldest: 1, items, next: 3, more: false };
+        let page = Recent::default().keep(0, page);
+        let found = |filter: serde_json::Value| -> Vec<i64> {
+            page.matching(0, &serde_json::from_value(filter).unwrap()).map(Seen::seq).collect()
+        };
+        assert_eq!(found(serde_json::json!({ "category": "B" })), [1, 3]);
+        assert!(found(serde_json::json!({ "category": "A" })).is_empty());
+        assert_eq!(found(serde_json::json!({ "language": "en" })), [1, 3]);
+        assert_eq!(found(serde_json::json!({ "language": "en-GB" })), [1]);
+        assert!(found(serde_json::json!({ "language": "fr" })).is_empty());
+        assert_eq!(found(serde_json::json!({ "text": "fog" })), [1]);
+        assert_eq!(found(serde_json::json!({ "text": "snow", "language": "en" })), [3]);
     }
 
     #[tokio::test(start_paused = true)]

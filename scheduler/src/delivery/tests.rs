@@ -28,11 +28,11 @@ use store::sqlite::SqliteStore;
 use store::{DeliveryFormat, DeliveryTurn, EventFilter, Subscription, SubscriptionKind, Wish};
 
 /// A request that the target got: its id and its events.
-type Sent = (String, Vec<i64>);
+pub(super) type Sent = (String, Vec<i64>);
 
 /// A scheduler's half of deliveries.
-struct World {
-    ops: Arc<Ops>,
+pub(super) struct World {
+    pub(super) ops: Arc<Ops>,
     sent: Arc<Mutex<Vec<Sent>>>,
     path: PathBuf,
     _folder: tempfile::TempDir,
@@ -44,7 +44,7 @@ fn config() -> Config {
     config
 }
 
-fn wish() -> Wish {
+pub(super) fn wish() -> Wish {
     Wish {
         kind: SubscriptionKind::Webhook,
         target: "https://a.example/hook".into(),
@@ -73,7 +73,7 @@ fn events(count: usize, kind: &str) -> String {
 
 impl World {
     /// A target that answers as `answer` says to the number of a request, from 1.
-    async fn new(answer: impl Fn(usize, &Path) -> DeliveryOutcome + Send + Sync + 'static) -> Self {
+    pub(super) async fn new(answer: impl Fn(usize, &Path) -> DeliveryOutcome + Send + Sync + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("feedfleet.db");
         let store = SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap();
@@ -97,13 +97,13 @@ impl World {
         World { ops, sent, path, _folder: folder }
     }
 
-    async fn add(&self, wish: Wish, from: From) -> Subscription {
+    pub(super) async fn add(&self, wish: Wish, from: From) -> Subscription {
         let secret = WantedSecret::Generated(SignatureKind::Hmac);
         self.ops.add_subscription(wish, secret, from, "ann").await.unwrap().0
     }
 
     /// Elsewhere: the store must be able to end a transaction meanwhile.
-    async fn sql(&self, sql: &str) {
+    pub(super) async fn sql(&self, sql: &str) {
         let (path, sql) = (self.path.clone(), sql.to_owned());
         tokio::task::spawn_blocking(move || run_sql(&path, &sql)).await.unwrap();
     }
@@ -114,7 +114,7 @@ impl World {
         Delivering(tokio::spawn(async move { super::run(&ops, &stopped).await }), stop)
     }
 
-    fn sent(&self) -> Vec<Sent> {
+    pub(super) fn sent(&self) -> Vec<Sent> {
         self.sent.lock().unwrap().clone()
     }
 
@@ -139,7 +139,7 @@ impl World {
     }
 
     /// All attempts of a process, which holds the lease.
-    async fn attempts(&self) -> Attempts {
+    pub(super) async fn attempts(&self) -> Attempts {
         let ops = Arc::clone(&self.ops);
         let turn = DeliveryTurn { holder: "x", lasts: Duration::from_secs(60), idle: &[] };
         ops.store.lease_subscriptions(&turn).await.unwrap();
@@ -147,7 +147,7 @@ impl World {
         Attempts { lanes: Lanes::new(4), saver, recent: Recent::default(), ops }
     }
 
-    async fn task(&self, id: i64) -> Task {
+    pub(super) async fn task(&self, id: i64) -> Task {
         let of = self.ops.subscription(id).await.unwrap().unwrap();
         let url = of.wish.target.parse().unwrap();
         let target = Targets::default().of(&url, 8, Duration::ZERO);
@@ -340,6 +340,27 @@ async fn a_target_that_waits_for_the_slow_lane_takes_no_slot_from_the_quick_one(
     assert!(!waiting.is_finished());
     drop(full);
     assert!(matches!(waiting.await.unwrap(), Ended::Lost), "the other one was faster");
+}
+
+#[tokio::test]
+async fn quick_targets_that_fall_silent_together_leave_the_quick_lane_to_the_others() {
+    let world = World::new(ok).await;
+    // Eight quick slots and six slow ones.
+    let attempts = Arc::new(Attempts { lanes: Lanes::new(16), ..world.attempts().await });
+    let send = |_: DeliveryRequest| -> Answering { Box::pin(std::future::pending()) };
+    let silent = Arc::new(Sender { send: Box::new(send), judge: Box::new(|_| Ok(())) });
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..24 {
+        let (attempts, silent) = (Arc::clone(&attempts), Arc::clone(&silent));
+        let request = DeliveryRequest { url: "https://a.example/".parse().unwrap(), fields: Vec::new(), body: None };
+        waiting.spawn(async move {
+            let mut slot = attempts.lanes.lane(Way::Quick).enter(Way::Quick).await.unwrap();
+            attempts.answered(&silent, request, &mut slot).await
+        });
+        tokio::task::yield_now().await;
+    }
+    let entered = attempts.lanes.lane(Way::Quick).enter(Way::Quick);
+    assert!(tokio::time::timeout(Duration::from_secs(60), entered).await.is_ok(), "the silent targets have all slots");
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 //! Events on their way to consumers: followed in the store, relayed to the exchange.
 
 pub mod follow;
+mod headers;
 pub mod relay;

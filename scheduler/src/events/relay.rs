@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::events::follow::{Follower, Tail};
+use crate::events::headers;
 use crate::wire::EventView;
 use store::{Event, RelayTurn, Store};
 
@@ -168,9 +169,10 @@ fn lag(oldest: Option<&Event>, now: Timestamp) -> f64 {
 
 fn announcement(event: &Event, epoch: &str) -> Announcement {
     let (kind, feed, seq) = (event.kind.clone(), event.feed_id, event.seq);
+    let headers = headers::of(event);
     // Texts and numbers: there is nothing in it that JSON could not say.
     let body = serde_json::to_vec(&EventView::in_epoch(event.clone(), epoch)).unwrap_or_default();
-    Announcement { key: format!("{kind}.{feed}"), kind, id: format!("{epoch}-{seq}"), body }
+    Announcement { key: format!("{kind}.{feed}"), kind, id: format!("{epoch}-{seq}"), headers, body }
 }
 
 /// How far the exchange has the events, as far as this process knows; of which history.

@@ -171,8 +171,8 @@ impl EventFilter {
         EventFilter { since: self.since, feed, ..EventFilter::default() } == *self
     }
 
-    /// Returns whether entries must be read in full to know whether they match.
-    fn reads_texts(&self) -> bool {
+    /// Returns whether entries must be read in full to know whether they match: other events do not.
+    pub fn reads_texts(&self) -> bool {
         self.text.is_some() || self.language.is_some()
     }
 
@@ -223,7 +223,8 @@ impl EventFilter {
         }
     }
 
-    fn matches_kind(&self, kind: &str) -> bool {
+    /// Returns whether events of this kind can match.
+    pub fn matches_kind(&self, kind: &str) -> bool {
         let matches = |wanted: &String| match wanted.strip_suffix('*') {
             Some(beginning) => kind.starts_with(beginning),
             None => kind == wanted,
@@ -242,13 +243,16 @@ impl EventFilter {
 
     fn matches_texts(&self, stored: &StoredEntry, lowered: &Lowered) -> bool {
         let entry = &stored.entry;
-        let in_language = |wanted: &String| {
-            let language = entry.language.as_deref().unwrap_or_default();
+        let has_text = |wanted: &String| lowered.of(stored).contains(&wanted.to_lowercase());
+        self.matches_language(entry.language.as_deref().unwrap_or_default()) && self.text.as_ref().is_none_or(has_text)
+    }
+
+    /// Returns whether entries in this language can match.
+    pub fn matches_language(&self, language: &str) -> bool {
+        self.language.as_ref().is_none_or(|wanted| {
             let rest = language.strip_prefix(wanted.to_ascii_lowercase().as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
-        };
-        let has_text = |wanted: &String| lowered.of(stored).contains(&wanted.to_lowercase());
-        self.language.as_ref().is_none_or(in_language) && self.text.as_ref().is_none_or(has_text)
+        })
     }
 }
 

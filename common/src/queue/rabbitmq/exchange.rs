@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions};
-use lapin::types::{FieldTable, ShortString};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Confirmation, ExchangeKind, PublisherConfirm};
 
 use super::super::announce::{Announce, Announcement, Published};
@@ -45,7 +45,12 @@ impl Exchange {
     }
 
     async fn send_one(&self, channel: &Channel, message: &Announcement) -> Result<PublisherConfirm, BrokerError> {
+        let mut headers = FieldTable::default();
+        for (name, value) in &message.headers {
+            headers.insert(name.as_str().into(), AMQPValue::LongString(value.as_str().into()));
+        }
         let properties = BasicProperties::default()
+            .with_headers(headers)
             .with_delivery_mode(PERSISTENT)
             .with_content_type("application/json".into())
             .with_message_id(message.id.as_str().into())

@@ -1,7 +1,8 @@
 //! The exchange: in order, to whoever is bound, and nothing is left out after trouble.
 
 use lapin::options::{
-    BasicGetOptions, ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
+    BasicGetOptions, ExchangeBindOptions, ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions,
+    QueueDeclareOptions, QueueDeleteOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
 
@@ -16,6 +17,7 @@ fn messages(keys: &[&str]) -> Vec<Announcement> {
         key: (*key).to_owned(),
         kind: key.rsplit_once('.').unwrap().0.to_owned(),
         id: format!("e-{number}"),
+        headers: Vec::new(),
         body: number.to_string().into_bytes(),
     };
     keys.iter().enumerate().map(message).collect()
@@ -87,6 +89,44 @@ async fn a_bound_queue_gets_what_it_wants_in_order() {
     assert_eq!(arrived[1], ["entry.updated.7", "entry.updated", "e-3", "3"]);
     let numbers: Vec<usize> = arrived.iter().map(|[.., body]| body.parse().unwrap()).collect();
     assert_eq!(numbers, (0..200).filter(|number| matches!(number % 4, 0 | 3)).collect::<Vec<_>>());
+    bound.end().await;
+}
+
+#[tokio::test]
+async fn a_headers_exchange_that_is_bound_to_it_chooses_by_what_messages_are_about() {
+    let mut bound = Bound::make("none", FieldTable::default()).await;
+    // A consumer declares it, and binds its queue to it.
+    let chosen = format!("{}.chosen", bound.name);
+    let table = |fields: &[(&str, &str)]| {
+        let mut table = FieldTable::default();
+        for (name, value) in fields {
+            table.insert((*name).into(), AMQPValue::LongString((*value).into()));
+        }
+        table
+    };
+    let kind = lapin::ExchangeKind::Headers;
+    let declared =
+        bound.channel.exchange_declare(chosen.as_str().into(), kind, ExchangeDeclareOptions::default(), table(&[]));
+    declared.await.unwrap();
+    let (to, from) = (chosen.as_str().into(), bound.name.as_str().into());
+    bound.channel.exchange_bind(to, from, "entry.#".into(), ExchangeBindOptions::default(), table(&[])).await.unwrap();
+    let wanted = table(&[("x-match", "all"), ("category", "B"), ("label.news", "yes")]);
+    let (queue, from) = (bound.name.as_str().into(), chosen.as_str().into());
+    bound.channel.queue_bind(queue, from, "".into(), QueueBindOptions::default(), wanted).await.unwrap();
+    let about = [
+        [("category", "B"), ("label.news", "yes")],
+        [("category", "C"), ("label.news", "yes")],
+        [("category", "B"), ("label.sport", "yes")],
+        [("category", "B"), ("label.news", "yes")],
+    ];
+    let mut sent = messages(&["entry.new.7", "entry.new.7", "entry.new.8", "feed.gone.7"]);
+    for (message, about) in sent.iter_mut().zip(about) {
+        message.headers = about.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    }
+    assert_eq!(bound.exchange.publish(&sent).await.confirmed, 4);
+    let bodies: Vec<String> = bound.arrived().await.into_iter().map(|[.., body]| body).collect();
+    assert_eq!(bodies, ["0"], "the others differ in their category, their label and their key");
+    bound.channel.exchange_delete(chosen.as_str().into(), ExchangeDeleteOptions::default()).await.unwrap();
     bound.end().await;
 }
 

@@ -1,0 +1,128 @@
+//! What an event is about, as headers of its message: a consumer's headers exchange filters by them as the API does.
+//!
+//! A broker compares whole values. What a feed has several of (labels), and what matches by its beginning (languages), is a header of
+//! its own for each value. Texts are not among them: a broker cannot search.
+
+use store::{Event, Part};
+
+/// Up to this number of parts, each message says in which one its feed is.
+const MOST_PARTS: u32 = 16;
+/// The value of a header that only has to be there.
+const YES: &str = "yes";
+/// A language that is longer is not one.
+const LONGEST_LANGUAGE: usize = 35;
+
+/// Returns the headers of an event's message.
+pub(super) fn of(event: &Event) -> Vec<(String, String)> {
+    let mut headers = vec![("kind".to_owned(), event.kind.clone()), ("feed".to_owned(), event.feed_id.to_string())];
+    headers.extend(event.host.clone().map(|host| ("host".to_owned(), host)));
+    headers.extend(event.category.map(|category| ("category".to_owned(), category.to_string())));
+    headers.extend(event.feed.marks.labels.iter().map(|label| yes(format!("label.{label}"))));
+    let language = event.entry.as_ref().and_then(|stored| stored.entry.language.as_deref());
+    headers.extend(language.into_iter().flat_map(beginnings).map(|language| yes(format!("language.{language}"))));
+    headers.extend((2..=MOST_PARTS).filter_map(|of| {
+        let number = (1..=of).find(|number| Part { number: *number, of }.has(event.feed_id))?;
+        Some(yes(format!("part.{number}/{of}")))
+    }));
+    headers
+}
+
+fn yes(name: String) -> (String, String) {
+    (name, YES.to_owned())
+}
+
+/// Returns a language and what it is a variant of: `en-gb` and `en`.
+fn beginnings(language: &str) -> Vec<&str> {
+    let is_one = language.len() <= LONGEST_LANGUAGE && language.is_ascii();
+    let ends =
+        language.char_indices().filter(|(_, c)| matches!(c, '-' | '_')).map(|(at, _)| at).chain([language.len()]);
+    ends.filter(|end| is_one && *end > 0).map(|end| &language[..end]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use common::entry::Entry;
+    use common::host::HostKey;
+    use common::labels::Marks;
+    use common::policy::Category;
+    use common::time::Timestamp;
+    use common::url::FeedId;
+    use store::{EntryFeed, EventFilter, StoredEntry};
+
+    use super::*;
+
+    fn event(feed: i64) -> Event {
+        let labels = vec!["news".to_owned(), "a b".to_owned()];
+        let entry = Entry { id: "1".into(), language: Some("en-gb".into()), ..Entry::default() };
+        Event {
+            seq: 1,
+            kind: "entry.new".into(),
+            feed_id: FeedId(feed),
+            subscription: None,
+            at: Timestamp::EPOCH,
+            feed: EntryFeed { marks: Marks { labels, ..Marks::default() }, ..EntryFeed::default() },
+            category: Some(Category::B),
+            host: Some("a.example:443".into()),
+            merged_into: None,
+            changed: Vec::new(),
+            since: None,
+            error: None,
+            entry: Some(StoredEntry {
+                seq: 1,
+                feed_id: FeedId(feed),
+                feed: EntryFeed::default(),
+                seen: Timestamp::EPOCH,
+                stored: Timestamp::EPOCH,
+                entry,
+            }),
+        }
+    }
+
+    fn has(event: &Event, name: &str, value: &str) -> bool {
+        of(event).contains(&(name.to_owned(), value.to_owned()))
+    }
+
+    #[test]
+    fn headers_say_what_the_filters_of_the_api_compare() {
+        let event = event(7);
+        let filter = |set: fn(&mut EventFilter)| {
+            let mut filter = EventFilter::default();
+            set(&mut filter);
+            filter.matches(&event)
+        };
+        let compared = [
+            (has(&event, "kind", "entry.new"), filter(|filter| filter.kinds = vec!["entry.new".into()])),
+            (has(&event, "feed", "7"), filter(|filter| filter.feed = Some(FeedId(7)))),
+            (has(&event, "host", "a.example:443"), filter(|filter| filter.host = Some(HostKey::new("a.example:443")))),
+            (has(&event, "category", "B"), filter(|filter| filter.category = Some(Category::B))),
+            (has(&event, "label.a b", YES), filter(|filter| filter.label = Some("a b".into()))),
+            (has(&event, "language.en", YES), filter(|filter| filter.language = Some("en".into()))),
+            (has(&event, "language.en-gb", YES), filter(|filter| filter.language = Some("en-gb".into()))),
+        ];
+        assert!(compared.into_iter().all(|(one, other)| one && other), "{compared:?} {:?}", of(&event));
+        assert!(!has(&event, "language.e", YES) && !has(&event, "label.sport", YES));
+    }
+
+    #[test]
+    fn a_feed_is_in_one_part_of_each_number_of_parts_as_in_the_api() {
+        for feed in 1..50 {
+            let event = event(feed);
+            for of in 2..=MOST_PARTS {
+                for number in 1..=of {
+                    let expected = Part { number, of }.has(FeedId(feed));
+                    assert_eq!(has(&event, &format!("part.{number}/{of}"), YES), expected, "{feed} {number}/{of}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_publisher_writes_for_a_language_makes_no_long_names() {
+        assert_eq!(beginnings("zh-hant-tw"), ["zh", "zh-hant", "zh-hant-tw"]);
+        assert_eq!(beginnings("pt_br"), ["pt", "pt_br"]);
+        for wrong in ["", &"x".repeat(300), "日本語"] {
+            assert_eq!(beginnings(wrong), Vec::<&str>::new(), "{wrong}");
+        }
+        assert_eq!(beginnings("-x"), ["-x"]);
+    }
+}
