@@ -47,8 +47,8 @@ SEARCHES = [
 ]
 # Nothing in the filled store matches these.
 WITHOUT_ROWS = {"feeds?q=wombat", "feeds?q=qz", "entries?q=wombat", "entries?q=wombat&label=harbour", "entries?q=tides&language=en&category=B"}
-# What these match may be behind the pages that are followed.
-FAR = {"feeds?q=feed-7777", "entries?q=harbour+9"}
+# What these match is behind the pages that are followed, in small stores; great 7 is in PostgreSQL's titles only.
+UNCERTAIN = {"feeds?q=feed-7777", "feeds?q=great+7", "entries?q=harbour+9"}
 # A cell of a table, or an entry.
 ROW = re.compile(r'<td|<article>|<entry>|"_feedfleet"')
 OTHERS = ["", "config", "feeds/add", "status", "docs/api", "login", "subscriptions/1", "status?url=https%3A%2F%2Fshared.example%2Fblog%2Ffeed%2F-3"]
@@ -79,7 +79,7 @@ def pages_of(connection, path):
         rows += len(ROW.findall(text))
         further = re.search(r'rel="next" href="([^"]+)"', text)
         at = relative(html.unescape(further[1])) if further and len(times) % DEPTH else path
-    assert path in FAR or (rows == 0) == (path in WITHOUT_ROWS), f"/{path}: {rows} rows"
+    assert path in UNCERTAIN or (rows == 0) == (path in WITHOUT_ROWS), f"/{path}: {rows} rows"
     return times
 
 
