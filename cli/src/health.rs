@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use common::metrics::Metrics;
@@ -71,13 +71,59 @@ async fn readyz(State(health): State<Health>) -> Result<&'static str, (StatusCod
     }
 }
 
-/// What the API answers before there is one: 503 with the reason, and when to ask again.
-async fn starting(State(health): State<Health>) -> Response {
+/// What the API and the pages answer before there are any: 503 with the reason, and when to ask again.
+async fn starting(State(health): State<Health>, asked: HeaderMap) -> Response {
     let why = (health.ready)().await.err().unwrap_or_else(|| "its store is being opened".to_owned());
-    let body = Json(json!({ "error": format!("this scheduler is starting: {why}; try again") }));
+    let accepted = asked.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
+    let body = if accepted.contains("text/html") {
+        Html(starting_page(&why)).into_response()
+    } else {
+        Json(json!({ "error": format!("this scheduler is starting: {why}; try again") })).into_response()
+    };
     (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, RETRY_AFTER)], body).into_response()
+}
+
+/// A page for browsers, without the styles and the script, which are not served yet.
+fn starting_page(why: &str) -> String {
+    let why = why.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Starting · feedfleet</title>\
+         <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
+         </head><body><main><h1>This scheduler is starting</h1><p>{why}</p><p>Reload this page in a few seconds.</p></main>\
+         </body></html>"
+    )
 }
 
 async fn render(State(health): State<Health>) -> ([(header::HeaderName, &'static str); 1], String) {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], health.metrics.render())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_starting_scheduler_shows_browsers_a_page_with_the_reason_and_programs_json() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}/feeds", listener.local_addr().unwrap());
+        let stop = CancellationToken::new();
+        let ready = || async { Err("migrating <feeds> & entries".to_owned()) };
+        let metrics = Arc::new(Metrics::new());
+        let serving = tokio::spawn(serve(listener, Role::StartingScheduler, metrics, ready, stop.clone()));
+        let ask = async |accept: &str| {
+            let request = reqwest::Client::new().get(&address).header(header::ACCEPT.as_str(), accept);
+            let answer = request.send().await.unwrap();
+            let field = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+            let (retry, media_type) = (field("retry-after"), field("content-type"));
+            (answer.status().as_u16(), retry, media_type, answer.text().await.unwrap())
+        };
+        let (status, retry, media_type, page) = ask("text/html,application/xhtml+xml,*/*;q=0.8").await;
+        assert_eq!((status, retry.as_str(), media_type.as_str()), (503, RETRY_AFTER, "text/html; charset=utf-8"));
+        assert!(page.contains("<p>migrating &lt;feeds&gt; &amp; entries</p>"), "{page}");
+        let (status, _, media_type, body) = ask("application/json").await;
+        assert_eq!((status, media_type.as_str()), (503, "application/json"));
+        assert!(body.contains("this scheduler is starting: migrating <feeds> & entries; try again"), "{body}");
+        stop.cancel();
+        serving.await.unwrap().unwrap();
+    }
 }

@@ -23,6 +23,11 @@ impl Amount {
         })
     }
 
+    /// The number of the last event that was stored.
+    pub(crate) fn last_event(self) -> i64 {
+        self.entries
+    }
+
     /// For an empty store that is up to date.
     pub(crate) async fn fill_sqlite(self, path: &str) -> anyhow::Result<()> {
         fill_sqlite(path, usize::try_from(self.feeds)?).await?;

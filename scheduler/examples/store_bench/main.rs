@@ -6,6 +6,7 @@
 //! Called by dev/bench.
 
 mod bare;
+mod console;
 mod entries;
 mod feeds;
 mod lists;
@@ -51,12 +52,20 @@ async fn main() -> anyhow::Result<()> {
         ["fill", feeds, entries, file] => {
             let amount = entries::Amount::read(feeds, entries)?;
             SqliteStore::open(file).await?.close().await;
-            amount.fill_sqlite(file).await
+            amount.fill_sqlite(file).await?;
+            let store = SqliteStore::open(file).await?;
+            console::fill(&store, amount.last_event()).await?;
+            store.close().await;
+            Ok(())
         }
         ["fill", feeds, entries, url, schema] => {
             let amount = entries::Amount::read(feeds, entries)?;
             PostgresStore::open(&ServerConfig::at(url), schema).await?.close().await;
-            amount.fill_postgres(url, schema).await
+            amount.fill_postgres(url, schema).await?;
+            let store = PostgresStore::open(&ServerConfig::at(url), schema).await?;
+            console::fill(&store, amount.last_event()).await?;
+            store.close().await;
+            Ok(())
         }
         ["writes"] => writes::on_sqlite(&folder.0).await,
         ["writes", url] => writes::on_postgres(url).await,
