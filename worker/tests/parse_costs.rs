@@ -4,6 +4,8 @@
 //!
 //! The process is this test itself; `FEEDFLEET_HOSTILE` names the document that it reads.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic, in its helpers too")]
+
 #[path = "it/patterns.rs"]
 mod patterns;
 #[path = "it/mutations/targets.rs"]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::host::HostConfig;
 use common::host_gate::memory::MemoryGate;
-use common::host_gate::{ExtraRequest, HostGate, LoadMark, Ticket};
+use common::host_gate::{ExtraRequest, GateUpkeep, HostGate, LoadMark, Ticket};
 use common::known::KnownEntries;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedId, FeedUrl, Version};

@@ -254,7 +254,7 @@ impl<T: Message> Queue<T> for RabbitQueue<T> {
                     return Ok(Delivery::new(items, arrived.redelivered, Box::new(receipt)).arrived_at(arrived.at));
                 }
                 Err(error @ QueueError::TooNew { .. }) => {
-                    self.leave_to_newer(arrived.ack_handle, arrived.returns, &error)
+                    self.leave_to_newer(arrived.ack_handle, arrived.returns, &error);
                 }
                 Err(error) => {
                     let reason = error.to_string();

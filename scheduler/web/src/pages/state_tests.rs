@@ -294,7 +294,7 @@ async fn polled() -> Fleet {
 /// Has a poll leave the feed in the state.
 async fn left(fleet: &Fleet, state: &State) {
     let (feed, now) = (feed(fleet).await, fleet.clock.now());
-    let mut left = PollState { last_polled: Some(now.before(Duration::from_secs(3600))), ..feed.state.clone() };
+    let mut left = PollState { last_polled: Some(now.before(Duration::from_secs(3600))), ..feed.state };
     let status = (state.bring)(&mut left, now);
     let next_due = (status == Status::Active).then(|| now.after(DUE));
     let (outcome, http_status) = (state.ended)();
