@@ -34,7 +34,9 @@ impl Origin {
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 counted.fetch_add(1, Ordering::Relaxed);
-                let _ = stream.read(&mut [0; 4096]).await;
+                if stream.read(&mut [0; 4096]).await.is_err() {
+                    continue;
+                }
                 let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", FEED.len());
                 let _ = stream.write_all(format!("{head}{FEED}").as_bytes()).await;
             }
