@@ -27,11 +27,12 @@ use worker::run::Worker;
 
 use crate::blocking;
 use crate::gate::Gate;
-use crate::judge::{Happened, Rule};
+use crate::judge::Happened;
 use crate::life::{Kind, Life, Server};
 use crate::line::Line;
 use crate::origin::{FeedScript, Fetching, HostScript};
 use crate::queue::SeenQueue;
+use crate::rules::Rule;
 use crate::schedule::SeenSchedule;
 use crate::store::SeenStore;
 use crate::world::{Sabotage, World};

@@ -15,10 +15,11 @@ use tokio::time::Instant;
 
 use crate::blocking;
 use crate::fleet::Fleet;
-use crate::judge::{Counts, Happened, Rule};
+use crate::judge::Happened;
 use crate::life::{Kind, Server};
 use crate::line::Weather;
 use crate::origin::{FeedScript, entry_id};
+use crate::rules::{Counts, Rule};
 use crate::weather::{Calm, SlowStore, Storm};
 use crate::world::{Sabotage, World, config, lease};
 

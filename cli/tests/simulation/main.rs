@@ -13,6 +13,7 @@ mod line;
 mod lives;
 mod origin;
 mod queue;
+mod rules;
 mod schedule;
 mod store;
 mod teeth;
@@ -21,9 +22,9 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use crate::judge::Counts;
 use crate::line::{Fate, Weather};
 use crate::lives::{Verdict, pair, redirected, slow_store, small, whole};
+use crate::rules::Counts;
 use crate::weather::{Calm, Plan, Planned};
 use crate::world::Sabotage;
 

@@ -11,11 +11,11 @@ use tokio::sync::mpsc;
 
 use crate::blocking;
 use crate::fleet::Fleet;
-use crate::judge::Rule;
 use crate::life::{Kind, Server};
 use crate::line::{Fate, Weather};
 use crate::lives::{Verdict, heal_and_judge, simulated, throttle};
 use crate::origin::FeedScript;
+use crate::rules::Rule;
 use crate::weather::{Calm, LostAnswers, Plan, Planned};
 use crate::world::{Sabotage, World, config};
 
