@@ -25,6 +25,7 @@ mod program;
 mod reasons;
 mod reload;
 mod requeue;
+mod signals;
 mod simulate;
 mod single;
 mod states;

@@ -32,6 +32,7 @@ use crate::life::{Kind, Life, Server};
 use crate::line::Line;
 use crate::origin::{FeedScript, Fetching, HostScript};
 use crate::queue::SeenQueue;
+use crate::rules::Rule;
 use crate::schedule::SeenSchedule;
 use crate::store::SeenStore;
 use crate::world::{Sabotage, World};
@@ -152,7 +153,11 @@ impl Fleet {
             line: self.line(life, Server::Queue),
             queue: Arc::clone(&self.world.jobs),
             names,
-            published: |_, _| {},
+            published: |_, jobs| jobs.to_vec(),
+            confirmed: |world, jobs| match jobs {
+                Ok(jobs) => world.judge().hidden(jobs),
+                Err(()) => world.undone().unconfirmed = true,
+            },
         })
     }
 
@@ -161,9 +166,16 @@ impl Fleet {
         let published = |world: &World, reports: &[FetchReport]| {
             let throttled = reports.iter().filter(|report| report.outcome.rest().is_some());
             throttled.for_each(|report| world.judge().hold_is_known(report.answering_host()));
+            reports.iter().for_each(|report| world.judge().shown(report.feed));
+            let undone = world.undone();
+            let is_dropped = |report: &&FetchReport| {
+                let held = undone.holds.iter().any(|(host, _)| host == report.answering_host());
+                held && report.outcome.rest().is_some()
+            };
+            reports.iter().filter(|report| !is_dropped(report)).cloned().collect::<Vec<FetchReport>>()
         };
         let (line, queue) = (self.line(life, Server::Queue), Arc::clone(&self.world.reports));
-        Arc::new(SeenQueue { line, queue, names, published })
+        Arc::new(SeenQueue { line, queue, names, published, confirmed: |_, _| {} })
     }
 
     fn scheduler(&self, life: Arc<Life>, clock: Arc<dyn Clock>) -> Process {
@@ -204,7 +216,7 @@ impl Fleet {
             };
             let (ended, (), ()) = tokio::join!(loops, relay, stopped);
             if let Err(error) = ended {
-                world.judge().accuse(world.now(), &format!("{living} ended: {error}"));
+                world.judge().accuse(Rule::Ended, world.now(), &format!("{living} ended: {error}"));
             }
         });
         Process { life, scheduler: Some(scheduler), clock, task: task.abort_handle(), quiet }
@@ -247,7 +259,7 @@ impl Fleet {
         let stopping = quiet.clone();
         let task = tokio::spawn(async move {
             if let Err(error) = worker.run(&stopping).await {
-                world.judge().accuse(world.now(), &format!("{living} ended: {error}"));
+                world.judge().accuse(Rule::Ended, world.now(), &format!("{living} ended: {error}"));
             }
         });
         Process { life, scheduler: None, clock, task: task.abort_handle(), quiet }
@@ -266,6 +278,14 @@ impl Fleet {
             self.world.judge().died(&process.life, self.world.now());
         }
         self.bury(&process);
+    }
+
+    /// Ends a process for good.
+    pub(crate) fn retire(&mut self, index: usize) {
+        let process = self.processes.remove(index);
+        self.note(format!("{} is stopped for good", process.life));
+        process.life.kill();
+        process.task.abort();
     }
 
     fn bury(&mut self, process: &Process) {

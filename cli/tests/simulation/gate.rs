@@ -13,7 +13,7 @@ use common::host_gate::{
 };
 use common::time::{Clock, Timestamp, clocks_agree};
 
-use crate::life::Server;
+use crate::life::{Kind, Server};
 use crate::line::Line;
 use crate::world::Sabotage;
 
@@ -105,12 +105,16 @@ impl HostGate for Gate {
     async fn acquire(&self, request: &AcquireRequest, _: Timestamp) -> Result<Acquired, GateError> {
         // As in acquire.lua: whoever gave up waiting is granted nothing.
         let gives_up = self.line.world.now().after(Server::Gate.patience());
-        let mut request = request.clone();
+        let (mut request, nonce) = (request.clone(), request.nonce);
         request.limits = self.limits(request.limits);
         let acquire = move |memory: &mut Memory, now: Timestamp| {
             if now > gives_up { Acquired::NotNow { until: now } } else { memory.state.acquire(&request, now) }
         };
-        self.call("acquire", acquire).await
+        let acquired = self.call("acquire", acquire).await;
+        if acquired.is_err() && self.line.world.is_sabotaged(Sabotage::KeepsStarts) {
+            self.line.world.undone().starts.insert(nonce);
+        }
+        acquired
     }
 
     async fn acquire_extra(
@@ -129,6 +133,9 @@ impl HostGate for Gate {
 
     async fn release(&self, permit: &Permit, release: Release, _: Timestamp) -> Result<(), GateError> {
         let permit = permit.clone();
+        if release.remember_until.is_none() && self.line.world.undone().starts.contains(&permit.nonce) {
+            return Ok(());
+        }
         let next_start_in = release.next_start_in.filter(|_| !self.line.world.is_sabotaged(Sabotage::NoGap));
         let release = Release { next_start_in, ..release };
         self.call("release", move |memory, now| memory.state.release(&permit, release, now)).await
@@ -139,19 +146,27 @@ impl HostGate for Gate {
         self.call("cancel", move |memory, _| memory.state.cancel(&host, ticket)).await
     }
 
-    async fn hold(&self, holds: &[(HostKey, Timestamp)], _: Timestamp) -> Result<(), GateError> {
+    async fn hold(&self, holds: &[(HostKey, Timestamp)], asked: Timestamp) -> Result<(), GateError> {
         if holds.is_empty() || self.line.world.is_sabotaged(Sabotage::NoHolds) {
             return Ok(());
         }
-        let holds = holds.to_vec();
+        let drops = self.line.life.kind == Kind::Worker && self.line.world.is_sabotaged(Sabotage::DropsThrottled);
+        let mut holds = holds.to_vec();
+        holds.retain(|hold| !drops || !self.line.world.undone().holds.contains(hold));
+        let asked_for = holds.clone();
         let world = Arc::clone(&self.line.world);
         let hold = move |memory: &mut Memory, now: Timestamp| {
             for (host, until) in &holds {
                 world.judge().hold_is_known(host);
-                memory.state.hold(host, *until, now);
+                // As in hold.lua: for a length of time by this server's clock.
+                memory.state.hold(host, now.after(until.since(asked)), now);
             }
         };
-        self.call("hold", hold).await
+        let held = self.call("hold", hold).await;
+        if drops && held.is_err() {
+            self.line.world.undone().holds.extend(asked_for);
+        }
+        held
     }
 
     async fn block(&self, host: &HostKey, until: Option<Timestamp>, _: Timestamp) -> Result<(), GateError> {

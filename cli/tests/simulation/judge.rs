@@ -12,10 +12,12 @@ use common::outcome::FailureKind;
 use common::report::Outcome;
 use common::time::Timestamp;
 use common::url::FeedId;
+use scheduler::schedule::Claim;
 use store::{Applied, Placement, Verdict};
 
 use crate::life::Life;
 use crate::line::{Call, Fate};
+use crate::rules::{Counts, Rule};
 
 /// Lines of history that are kept.
 const KEPT: usize = 20_000;
@@ -72,6 +74,8 @@ struct Feed {
     stored: Option<Timestamp>,
     /// The number of its newest stored entry.
     newest: u64,
+    /// A job of it is in the queue, and may start until then.
+    job: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -80,16 +84,6 @@ struct Flight {
     host: HostKey,
     life: u32,
     cut: bool,
-}
-
-/// Counts of a life.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) calls: u64,
-    pub(crate) faults: u64,
-    pub(crate) requests: u64,
-    pub(crate) repeated: u64,
-    pub(crate) deaths: u64,
 }
 
 /// Sees everything.
@@ -125,7 +119,8 @@ impl Judge {
 
     /// The fleet has a feed, due then.
     pub(crate) fn added(&mut self, feed: FeedId, version: i64, due: Timestamp, deadly: bool) {
-        let new = Feed { version, due: Some(due), deadly, asked: None, woken: false, stored: None, newest: 0 };
+        let new =
+            Feed { version, due: Some(due), deadly, asked: None, woken: false, stored: None, newest: 0, job: None };
         self.feeds.insert(feed, new);
     }
 
@@ -139,7 +134,8 @@ impl Judge {
     }
 
     /// A rule is broken.
-    pub(crate) fn accuse(&mut self, now: Timestamp, what: &str) {
+    pub(crate) fn accuse(&mut self, rule: Rule, now: Timestamp, what: &str) {
+        self.counts.broken[rule as usize] += 1;
         self.note("judge", Happened::Driver(what.to_owned()), now);
         self.broken.push(format!("{now}: {what}"));
     }
@@ -149,62 +145,80 @@ impl Judge {
         self.note(life, Happened::Fault(call, fate), now);
     }
 
+    /// A request for a feed that was redirected reaches another host.
+    pub(crate) fn redirected(&mut self, life: &Life, job: &FetchJob, host: &HostKey, now: Timestamp) -> u64 {
+        let wrong = self.judge_host(host, now);
+        self.enter(life, job, host, wrong, now)
+    }
+
     /// A request reaches its origin.
     pub(crate) fn asked(&mut self, life: &Life, job: &FetchJob, now: Timestamp) -> u64 {
+        let mut wrong = self.judge_host(&job.host, now);
+        wrong.extend(self.judge_feed(job.feed, job.version.0, now));
+        let flight = self.enter(life, job, &job.host, wrong, now);
+        let known = self.feeds.get_mut(&job.feed).expect("only known feeds are polled");
+        (known.asked, known.woken) = (Some((now, flight)), false);
+        flight
+    }
+
+    fn enter(
+        &mut self,
+        life: &Life,
+        job: &FetchJob,
+        host: &HostKey,
+        wrong: Vec<(Rule, String)>,
+        now: Timestamp,
+    ) -> u64 {
         self.last_flight += 1;
         self.counts.requests += 1;
         let flight = self.last_flight;
-        let (feed, version, host) = (job.feed, job.version.0, job.host.clone());
+        let (feed, version) = (job.feed, job.version.0);
         self.note(life, Happened::Asked { flight, feed: feed.0, version, host: host.clone() }, now);
-        let mut wrong = self.judge_host(&host, now);
-        wrong.extend(self.judge_feed(feed, version, now));
-        for what in wrong {
-            self.accuse(now, &format!("{life} asks for feed {feed} in version {version} at {host}: {what}"));
+        for (rule, what) in wrong {
+            self.accuse(rule, now, &format!("{life} asks for feed {feed} in version {version} at {host}: {what}"));
         }
         let at = self.hosts.entry(host.clone()).or_default();
         at.started = Some(now);
         at.flights.insert(flight);
-        let known = self.feeds.get_mut(&feed).expect("only known feeds are polled");
-        (known.asked, known.woken) = (Some((now, flight)), false);
-        self.flights.insert(flight, Flight { feed, host, life: life.number, cut: false });
+        self.flights.insert(flight, Flight { feed, host: host.clone(), life: life.number, cut: false });
         flight
     }
 
-    fn judge_host(&mut self, host: &HostKey, now: Timestamp) -> Vec<String> {
+    fn judge_host(&mut self, host: &HostKey, now: Timestamp) -> Vec<(Rule, String)> {
         let Tolerance { skew, gap, .. } = self.tolerance;
         let at = self.hosts.entry(host.clone()).or_default();
         let mut wrong = Vec::new();
         if let Some(started) = at.started.filter(|started| now < started.after(gap)) {
-            wrong.push(format!("only {:?} after the last request there", now.since(started)));
+            wrong.push((Rule::Gap, format!("only {:?} after the last request there", now.since(started))));
         }
         at.holds.retain(|hold| now < hold.until);
         if let Some(hold) = at.holds.iter().find(|hold| now.after(skew) < hold.until) {
-            wrong.push(format!("the host is held until {} by the answer to {}", hold.until, hold.flight));
+            wrong.push((Rule::Hold, format!("the host is held until {} by the answer to {}", hold.until, hold.flight)));
         }
         if !at.flights.is_empty() {
-            wrong.push(format!("another request is in flight there: {:?}", at.flights));
+            wrong.push((Rule::Parallel, format!("another request is in flight there: {:?}", at.flights)));
         }
         wrong
     }
 
-    fn judge_feed(&mut self, feed: FeedId, version: i64, now: Timestamp) -> Vec<String> {
+    fn judge_feed(&mut self, feed: FeedId, version: i64, now: Timestamp) -> Vec<(Rule, String)> {
         let Tolerance { skew, interval, .. } = self.tolerance;
         let known = &self.feeds[&feed];
         let mut wrong = Vec::new();
         let cut = known.asked.and_then(|(_, last)| self.flights.get(&last)).is_some_and(|last| last.cut);
         let in_flight = |flight: &u64| self.flights.get(flight).is_some_and(|flown| flown.feed == feed);
         if self.hosts.values().any(|host| host.flights.iter().any(in_flight)) {
-            wrong.push("it is being fetched".to_owned());
+            wrong.push((Rule::Double, "it is being fetched".to_owned()));
         }
         if version < known.version {
-            wrong.push(format!("version {} of it was stored", known.version - 1));
+            wrong.push((Rule::Double, format!("version {} of it was stored", known.version - 1)));
         }
         if known.due.is_none_or(|due| now.after(skew) < due) {
-            wrong.push(format!("it is due at {:?}", known.due.map(|due| due.to_string())));
+            wrong.push((Rule::Early, format!("it is due at {:?}", known.due.map(|due| due.to_string()))));
         }
         let early = |at: &Timestamp| now.after(skew) < at.after(interval) && !cut && !known.woken;
         if let Some(at) = known.asked.map(|(at, _)| at).filter(early) {
-            wrong.push(format!("only {:?} after its last request, which was not cut", now.since(at)));
+            wrong.push((Rule::Early, format!("only {:?} after its last request, which was not cut", now.since(at))));
         }
         let repeats = known.asked.is_some_and(|(at, _)| known.stored.is_none_or(|stored| at > stored));
         self.counts.repeated += u64::from(repeats);
@@ -234,6 +248,24 @@ impl Judge {
         if let Some(at) = self.hosts.get_mut(host) {
             at.holds.iter_mut().for_each(|hold| hold.known = true);
         }
+    }
+
+    /// Jobs are in the queue: nobody needs to claim their feeds again before they expire.
+    pub(crate) fn hidden(&mut self, jobs: &[FetchJob]) {
+        for job in jobs {
+            self.feeds.get_mut(&job.feed).expect("only known feeds are polled").job = Some(job.expires);
+        }
+    }
+
+    /// Feeds are claimed.
+    pub(crate) fn claimed(&mut self, claims: &[Claim], now: Timestamp) {
+        let is_hidden = |claim: &&Claim| self.feeds[&claim.feed].job.is_some_and(|expires| now < expires);
+        self.counts.doubled += claims.iter().filter(is_hidden).count() as u64;
+    }
+
+    /// A feed's job was worked: a report of it is in the queue.
+    pub(crate) fn shown(&mut self, feed: FeedId) {
+        self.feeds.get_mut(&feed).expect("only known feeds are polled").job = None;
     }
 
     fn leave(&mut self, flight: u64) {
@@ -291,10 +323,14 @@ impl Judge {
             }
             let crashed = matches!(report.outcome, Outcome::Failed { failure: FailureKind::Crashed, .. });
             if crashed && !known.deadly {
-                self.accuse(now, &format!("feed {feed} is quarantined, and it kills nobody"));
+                self.accuse(Rule::Innocent, now, &format!("feed {feed} is quarantined, and it kills nobody"));
             }
             if version < before {
-                self.accuse(now, &format!("version {version} of feed {feed} is stored after {}", before - 1));
+                self.accuse(
+                    Rule::Double,
+                    now,
+                    &format!("version {version} of feed {feed} is stored after {}", before - 1),
+                );
             }
         }
     }
@@ -324,7 +360,7 @@ impl Judge {
             })
             .collect();
         for what in late {
-            self.accuse(now, &what);
+            self.accuse(Rule::Stranded, now, &what);
         }
     }
 

@@ -11,14 +11,16 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use store::Events;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::blocking;
 use crate::fleet::Fleet;
-use crate::judge::{Counts, Happened};
+use crate::judge::Happened;
 use crate::life::{Kind, Server};
 use crate::line::Weather;
 use crate::origin::{FeedScript, entry_id};
-use crate::weather::{Calm, Storm};
+use crate::rules::{Counts, Rule};
+use crate::weather::{Calm, SlowStore, Storm};
 use crate::world::{Sabotage, World, config, lease};
 
 const fn seconds(seconds: u64) -> Duration {
@@ -40,7 +42,7 @@ pub(crate) struct Verdict {
 }
 
 /// Runs a life in virtual time: the clock moves on when everybody waits.
-fn simulated<T>(life: impl Future<Output = T>) -> T {
+pub(crate) fn simulated<T>(life: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(life)
 }
@@ -48,11 +50,29 @@ fn simulated<T>(life: impl Future<Output = T>) -> T {
 /// The life of a small fleet, in which one fault strikes: a scheduler and a worker, six feeds on three hosts, of which one
 /// throttles for a while.
 pub(crate) fn small(weather: Box<dyn Weather>, relays: bool, sabotage: Option<Sabotage>) -> Verdict {
+    small_life(weather, relays, sabotage, |_| None)
+}
+
+/// The same with a third of its feeds redirected to the host of others, and another third to a host that has none.
+pub(crate) fn redirected(weather: Box<dyn Weather>) -> Verdict {
+    small_life(weather, false, None, |number| match number % 3 {
+        0 => Some(HostKey::new("h2.example:443")),
+        1 => Some(HostKey::new("elsewhere.example:443")),
+        _ => None,
+    })
+}
+
+fn small_life(
+    weather: Box<dyn Weather>,
+    relays: bool,
+    sabotage: Option<Sabotage>,
+    leads_to: fn(usize) -> Option<HostKey>,
+) -> Verdict {
     simulated(async move {
         let (deaths, died) = mpsc::unbounded_channel();
         let world = World::new(config(), Duration::ZERO, 1, weather, deaths, sabotage);
         let mut fleet = Fleet::new(world, died, 1, relays);
-        fleet.subscribe(6, 3, |_| FeedScript { every: seconds(9), deadly: false });
+        fleet.subscribe(6, 3, |number| FeedScript { leads_to: leads_to(number), ..FeedScript::every(seconds(9)) });
         let begun = fleet.world.begun();
         throttle(&fleet, &HostKey::new("h1.example:443"), begun.after(seconds(1)), seconds(2), seconds(15));
         fleet.start(Kind::Scheduler, 0, 0);
@@ -62,19 +82,23 @@ pub(crate) fn small(weather: Box<dyn Weather>, relays: bool, sabotage: Option<Sa
     })
 }
 
-fn throttle(fleet: &Fleet, host: &HostKey, from: Timestamp, lasts: Duration, rest: Duration) {
+pub(crate) fn throttle(fleet: &Fleet, host: &HostKey, from: Timestamp, lasts: Duration, rest: Duration) {
     let mut origin = fleet.world.origin();
     origin.hosts.get_mut(host).expect("a host of the fleet").throttles = Some((from, from.after(lasts), rest));
 }
 
-/// The life of two workers with these errors of their clocks, on one host. When the first request is in flight, nobody can reach
-/// the queue for this long.
-pub(crate) fn pair(ahead: [i64; 2], queue_away: Duration) -> Verdict {
+/// The life of two workers with these errors of their clocks, on one host, which throttles for a while if it `throttles`. When
+/// the first request is in flight, nobody can reach the queue for this long.
+pub(crate) fn pair(ahead: [i64; 2], queue_away: Duration, throttles: bool) -> Verdict {
     simulated(async move {
         let (deaths, died) = mpsc::unbounded_channel();
         let world = World::new(config(), Duration::ZERO, 1, Box::new(Calm), deaths, None);
         let mut fleet = Fleet::new(world, died, 1, false);
-        fleet.subscribe(8, 1, |_| FeedScript { every: seconds(9), deadly: false });
+        fleet.subscribe(8, 1, |_| FeedScript::every(seconds(9)));
+        if throttles {
+            let begun = fleet.world.begun();
+            throttle(&fleet, &HostKey::new("h0.example:443"), begun, seconds(18), seconds(5));
+        }
         fleet.start(Kind::Scheduler, 0, 0);
         for (place, ahead) in ahead.into_iter().enumerate() {
             fleet.start(Kind::Worker, place, ahead);
@@ -85,6 +109,29 @@ pub(crate) fn pair(ahead: [i64; 2], queue_away: Duration) -> Verdict {
         cut(&fleet, &[0, 1, 2], Server::Queue, queue_away);
         fleet.live(seconds(20)).await;
         heal_and_judge(&mut fleet).await
+    })
+}
+
+/// The life of a small fleet whose store is away until its scheduler claims nothing any more, and whose store takes so long for
+/// each call after that. Returns what it resulted in, and how many requests it made in a minute of that.
+pub(crate) fn slow_store(late: Duration) -> (Verdict, u64) {
+    simulated(async move {
+        let (deaths, died) = mpsc::unbounded_channel();
+        let begun = Instant::now();
+        let weather = SlowStore { away: [begun + seconds(1), begun + seconds(30)], late };
+        let world = World::new(config(), Duration::ZERO, 1, Box::new(weather), deaths, None);
+        let mut fleet = Fleet::new(world, died, 1, false);
+        fleet.subscribe(6, 3, |_| FeedScript::every(seconds(9)));
+        fleet.start(Kind::Scheduler, 0, 0);
+        fleet.start(Kind::Worker, 0, 0);
+        fleet.live(seconds(29)).await;
+        let scheduler = fleet.processes[0].scheduler.as_ref().expect("the first process is a scheduler");
+        assert!(!scheduler.ops.condition.storing.works(), "reports could not be stored");
+        fleet.live(lease(&fleet.world.config)).await;
+        let before = fleet.world.judge().counts.requests;
+        fleet.live(seconds(60)).await;
+        let requests = fleet.world.judge().counts.requests - before;
+        (heal_and_judge(&mut fleet).await, requests)
     })
 }
 
@@ -100,7 +147,10 @@ pub(crate) fn whole(seed: u64) -> Verdict {
         let (feeds, hosts) = (random.random_range(3..14), random.random_range(1..6));
         let deadly = random.random_bool(0.1).then(|| random.random_range(0..feeds));
         let every = seconds(random.random_range(5..40));
-        fleet.subscribe(feeds, hosts, |number| FeedScript { every, deadly: deadly == Some(number) });
+        fleet.subscribe(feeds, hosts, |number| FeedScript {
+            deadly: deadly == Some(number),
+            ..FeedScript::every(every)
+        });
         let error = i64::try_from(skew.as_millis()).expect("below a second");
         for place in 0..2 {
             fleet.start(Kind::Scheduler, place, random.random_range(-error..=error));
@@ -189,7 +239,7 @@ fn cut(fleet: &Fleet, processes: &[usize], server: Server, lasts: Duration) {
 }
 
 /// Heals everything, and judges the fleet after two leases and another round of polls.
-async fn heal_and_judge(fleet: &mut Fleet) -> Verdict {
+pub(crate) async fn heal_and_judge(fleet: &mut Fleet) -> Verdict {
     let world = fleet.world.clone();
     world.set_weather(Box::new(Calm));
     for process in &fleet.processes {
@@ -250,6 +300,6 @@ fn judge_events(world: &World, relays: bool) {
         wrong.push(format!("the exchange was not told of event {missing} in its order"));
     }
     for what in wrong {
-        judge.accuse(now, &what);
+        judge.accuse(Rule::Lost, now, &what);
     }
 }

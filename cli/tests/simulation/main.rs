@@ -13,15 +13,18 @@ mod line;
 mod lives;
 mod origin;
 mod queue;
+mod rules;
 mod schedule;
 mod store;
+mod teeth;
 mod weather;
 mod world;
 
 use std::time::{Duration, Instant};
 
-use crate::line::Fate;
-use crate::lives::{Verdict, pair, small, whole};
+use crate::line::{Fate, Weather};
+use crate::lives::{Verdict, pair, redirected, slow_store, small, whole};
+use crate::rules::Counts;
 use crate::weather::{Calm, Plan, Planned};
 use crate::world::Sabotage;
 
@@ -45,33 +48,29 @@ fn plans() -> Vec<Plan> {
     ]
 }
 
-fn calls_of_a_small_life(relays: bool) -> u64 {
-    let calm = small(Box::new(Planned::new(usize::MAX, Plan::Once(Fate::Good))), relays, None);
-    assert!(calm.broken.is_empty(), "{}\n{}", calm.story, calm.broken.join("\n"));
-    calm.counts.calls
-}
-
-#[test]
-fn nothing_is_lost_late_or_impolite_whichever_call_fails() {
+/// Lives once for each call and each plan, with the fault at that call, and once without any before.
+fn every_call_fails_once(every: u64, life: impl Fn(Box<dyn Weather>) -> Verdict) {
     let begun = Instant::now();
-    let relays = number("SIMULATE_RELAY", 0) > 0;
-    let calls = calls_of_a_small_life(relays);
-    // From then on it does the same again.
-    let last = number("SIMULATE_CALLS", 700).min(calls);
-    let every = usize::try_from(number("SIMULATE_EVERY", 49)).unwrap();
-    let mut tried = 0;
+    let calm = life(Box::new(Calm));
+    assert!(calm.broken.is_empty(), "{}\n{}", calm.story, calm.broken.join("\n"));
+    let calls = calm.counts.calls;
+    // The short form ends where a life does the same again.
+    let last = number("SIMULATE_CALLS", if every == 1 { calls } else { 700 }).min(calls);
+    let first = number("SIMULATE_FROM", 0);
+    let (mut tried, mut total) = (0, Counts::default());
     let mut findings = Vec::new();
     for plan in plans() {
-        for at in (0..last).step_by(every) {
+        for at in (first..last).step_by(usize::try_from(every).unwrap()) {
             tried += 1;
-            let verdict = small(Box::new(Planned::new(usize::try_from(at).unwrap(), plan)), relays, None);
+            let verdict = life(Box::new(Planned::new(usize::try_from(at).unwrap(), plan)));
+            total.add(&verdict.counts);
             if !verdict.broken.is_empty() {
                 println!("call {at}, {plan:?}:\n  {}", verdict.broken.join("\n  "));
                 findings.push((plan, at, verdict));
             }
         }
     }
-    println!("{tried} lives of {calls} calls, {} findings, {:.1?}", findings.len(), begun.elapsed());
+    println!("{tried} lives of {calls} calls each, {} findings, {:.1?}; {total}", findings.len(), begun.elapsed());
     if let Some((plan, at, verdict)) = findings.first() {
         println!("{}", verdict.story);
         println!("call {at}, {plan:?}:\n{}", verdict.broken.join("\n"));
@@ -80,18 +79,26 @@ fn nothing_is_lost_late_or_impolite_whichever_call_fails() {
 }
 
 #[test]
+fn nothing_is_lost_late_or_impolite_whichever_call_fails() {
+    let relays = number("SIMULATE_RELAY", 0) > 0;
+    every_call_fails_once(number("SIMULATE_EVERY", 49), |weather| small(weather, relays, None));
+}
+
+#[test]
+fn nothing_is_lost_late_or_impolite_whichever_call_fails_of_a_fleet_whose_feeds_redirect() {
+    every_call_fails_once(number("SIMULATE_EVERY", 101), redirected);
+}
+
+#[test]
 fn nothing_is_lost_late_or_impolite_whatever_happens_to_a_fleet() {
     let (first, seeds) = (number("SIMULATE_FIRST", 1), number("SIMULATE_SEEDS", 50));
     let begun = Instant::now();
     let (mut hours, mut findings) = (0.0, Vec::new());
-    let (mut requests, mut deaths, mut faults, mut calls) = (0, 0, 0, 0);
+    let mut total = Counts::default();
     for seed in first..first + seeds {
         let verdict = whole(seed);
         hours += verdict.lasted.as_secs_f64() / 3600.0;
-        requests += verdict.counts.requests;
-        deaths += verdict.counts.deaths;
-        faults += verdict.counts.faults;
-        calls += verdict.counts.calls;
+        total.add(&verdict.counts);
         if !verdict.broken.is_empty() {
             println!("seed {seed}:\n  {}", verdict.broken.join("\n  "));
             findings.push((seed, verdict));
@@ -99,7 +106,7 @@ fn nothing_is_lost_late_or_impolite_whatever_happens_to_a_fleet() {
     }
     let took = begun.elapsed().as_secs_f64();
     println!(
-        "{seeds} seeds, {hours:.1} fleet-hours, {:.2} a second; {calls} calls, {faults} faults, {deaths} deaths, {requests} requests; {} findings",
+        "{seeds} seeds, {hours:.1} fleet-hours, {:.2} a second; {} findings; {total}",
         hours / took,
         findings.len()
     );
@@ -140,14 +147,32 @@ fn the_judge_sees_servers_that_break_their_promises() {
 
 #[test]
 fn a_worker_with_a_wrong_clock_shortens_no_gap() {
-    let verdict = pair([-900, 900], Duration::ZERO);
+    let verdict = pair([-900, 900], Duration::ZERO, false);
     assert!(verdict.broken.is_empty(), "{}\n{}", verdict.story, verdict.broken.join("\n"));
     assert!(verdict.counts.requests > 20);
 }
 
 #[test]
+fn a_worker_with_a_wrong_clock_shortens_no_hold() {
+    let verdict = pair([-900, 900], Duration::ZERO, true);
+    assert!(verdict.broken.is_empty(), "{}\n{}", verdict.story, verdict.broken.join("\n"));
+    assert!(verdict.counts.requests > 3);
+}
+
+#[test]
+fn a_slow_store_slows_the_fleet_and_never_stops_it() {
+    for late in [600, 1_000] {
+        let (verdict, requests) = slow_store(Duration::from_millis(late));
+        assert!(verdict.broken.is_empty(), "{}\n{}", verdict.story, verdict.broken.join("\n"));
+        // Six feeds, each due every 20 s.
+        assert!(requests >= 9, "{requests} requests in a minute with a store that takes {late} ms");
+        assert_eq!(verdict.counts.deaths, 0, "nobody had to restart anything");
+    }
+}
+
+#[test]
 fn a_feed_whose_report_waits_for_the_queue_is_not_fetched_again_when_its_token_ends() {
-    let verdict = pair([0, 0], Duration::from_secs(8));
+    let verdict = pair([0, 0], Duration::from_secs(8), false);
     assert!(verdict.broken.is_empty(), "{}\n{}", verdict.story, verdict.broken.join("\n"));
     assert_eq!(verdict.counts.repeated, 0, "{}", verdict.story);
 }

@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use common::document::{ContentHash, Document, Validators};
 use common::entry::Entry;
 use common::host::HostKey;
-use common::job::FetchJob;
+use common::host_gate::{ExtraRequest, Release};
+use common::job::{Detour, FetchJob};
 use common::outcome::FailureKind;
 use common::report::Outcome;
 use common::time::Timestamp;
@@ -38,6 +39,15 @@ pub(crate) struct FeedScript {
     pub(crate) every: Duration,
     /// Kills the workers that fetch it.
     pub(crate) deadly: bool,
+    /// Its host redirects to this one, which has the document.
+    pub(crate) leads_to: Option<HostKey>,
+}
+
+impl FeedScript {
+    /// A harmless feed on its own host.
+    pub(crate) fn every(every: Duration) -> Self {
+        FeedScript { every, deadly: false, leads_to: None }
+    }
 }
 
 /// All of them.
@@ -69,8 +79,38 @@ pub(crate) struct Fetching {
 #[async_trait]
 impl FetchFeed for Fetching {
     async fn fetch(&self, job: &FetchJob, hops: &Hops<'_>) -> Fetched {
-        let (world, life) = (&self.world, &self.life);
         let begun = Instant::now();
+        let leads_to = self.world.origin().feeds[&job.feed].leads_to.clone();
+        let answered = self.ask(job, &job.host, hops, begun).await;
+        let is_document = matches!(answered.outcome, Outcome::Modified(_) | Outcome::NotModified { .. });
+        match leads_to.filter(|host| is_document && *host != job.host) {
+            Some(host) => self.follow(job, &host, hops, begun).await,
+            None => answered,
+        }
+    }
+}
+
+impl Fetching {
+    /// Follows a redirect to another host, at that host's pace.
+    async fn follow(&self, job: &FetchJob, host: &HostKey, hops: &Hops<'_>, begun: Instant) -> Fetched {
+        let limits = hops.rules.limits_of(host);
+        let request = ExtraRequest { host, limits, during: Some(hops.permit), deadline: hops.deadline };
+        let now = hops.clock.now();
+        let permit = match hops.gate.acquire_extra(&request, now).await {
+            Ok(Ok(permit)) => permit,
+            Ok(Err(until)) => return interrupted(host, until, begun),
+            Err(_) => return interrupted(host, now.after(Duration::from_secs(1)), begun),
+        };
+        let fetched = self.ask(job, host, hops, begun).await;
+        let next_start_in = fetched.last_sent.map(|sent| limits.gap.saturating_sub(sent.elapsed()));
+        // What the gate does not hear expires at the deadline.
+        let _ = hops.gate.release(&permit, Release { next_start_in, ..Release::default() }, hops.clock.now()).await;
+        fetched
+    }
+
+    /// Asks one host.
+    async fn ask(&self, job: &FetchJob, host: &HostKey, hops: &Hops<'_>, begun: Instant) -> Fetched {
+        let (world, life) = (&self.world, &self.life);
         let timeout = world.config.fetch.timeout;
         let [mut connecting, mut answering] = world.fetch_times();
         let fate = world.fate(life, Call { kind: life.kind, server: Server::Origin, name: "fetch" });
@@ -80,11 +120,11 @@ impl FetchFeed for Fetching {
             Fate::LateAnswer(by) => answering += by,
             Fate::Silent => answering = timeout,
         }
-        sleep(connecting.min(timeout)).await;
+        sleep(connecting.min(timeout.saturating_sub(begun.elapsed()))).await;
         life.running().await;
         let failed = |failure| Fetched {
             duration: begun.elapsed(),
-            last_host: Some(job.host.clone()),
+            last_host: Some(host.clone()),
             ..Fetched::unasked(Outcome::Failed { failure, detail: "simulated".to_owned() })
         };
         // It was stopped for so long that its timers have expired.
@@ -95,7 +135,11 @@ impl FetchFeed for Fetching {
             return failed(FailureKind::Connect);
         }
         let sent = Instant::now();
-        let flight = world.judge().asked(life, job, world.now());
+        // A fetch that was interrupted on its way, or is on it, has asked for the feed before.
+        let flight = match job.detour.is_some() || *host != job.host {
+            true => world.judge().redirected(life, job, host, world.now()),
+            false => world.judge().asked(life, job, world.now()),
+        };
         if world.origin().feeds[&job.feed].deadly {
             world.dies_of(life);
         }
@@ -112,7 +156,7 @@ impl FetchFeed for Fetching {
             let failure = if answering >= left { FailureKind::Timeout } else { FailureKind::Truncated };
             return Fetched { last_sent: Some(sent), ..failed(failure) };
         }
-        let throttled = match world.origin().hosts.get(&job.host).and_then(|host| host.throttles) {
+        let throttled = match world.origin().hosts.get(host).and_then(|host| host.throttles) {
             Some((from, until, rest)) if from <= now && now < until => Some(rest),
             _ => None,
         };
@@ -129,13 +173,22 @@ impl FetchFeed for Fetching {
         };
         Fetched {
             duration: begun.elapsed(),
-            last_host: Some(job.host.clone()),
+            last_host: Some(host.clone()),
             last_sent: Some(sent),
             http_status: Some(status),
             conditional: !job.validators.is_empty(),
             ..Fetched::unasked(outcome)
         }
     }
+}
+
+/// The host of a redirect is busy: the fetch goes on there later.
+fn interrupted(host: &HostKey, until: Timestamp, begun: Instant) -> Fetched {
+    let name = host.as_str().split(':').next().unwrap_or_default();
+    let next = format!("https://{name}/").parse().expect("a URL");
+    let detour = Detour { next, way: String::new(), page: false };
+    let duration = begun.elapsed();
+    Fetched { duration, detour: Some(detour), ..Fetched::unasked(Outcome::Deferred { until }) }
 }
 
 fn document(job: &FetchJob, newest: u64) -> (Outcome, u16) {

@@ -23,8 +23,10 @@ pub(crate) struct SeenQueue<T> {
     pub(crate) queue: Arc<MemoryQueue<T>>,
     /// What its calls are called.
     pub(crate) names: [&'static str; 4],
-    /// Told what is published.
-    pub(crate) published: fn(&World, &[T]),
+    /// What becomes of what is published.
+    pub(crate) published: fn(&World, &[T]) -> Vec<T>,
+    /// Told what is confirmed, or that it is not.
+    pub(crate) confirmed: fn(&World, Result<&[T], ()>),
 }
 
 fn lost() -> QueueError {
@@ -40,11 +42,14 @@ impl<T: Message> Queue<T> for SeenQueue<T> {
     async fn publish(&self, items: &[T]) -> Result<(), QueueError> {
         let (queue, items, noted) = (Arc::clone(&self.queue), items.to_vec(), self.published);
         let world = Arc::clone(&self.line.world);
+        let sent = items.clone();
         let publish = move || {
-            noted(&world, &items);
-            ready(queue.publish(&items))
+            let items = noted(&world, &items);
+            if items.is_empty() { Ok(()) } else { ready(queue.publish(&items)) }
         };
-        self.line.call_within(PUBLISH, self.names[0], lost, publish).await
+        let published = self.line.call_within(PUBLISH, self.names[0], lost, publish).await;
+        (self.confirmed)(&self.line.world, published.as_ref().map(|()| &sent[..]).map_err(|_| ()));
+        published
     }
 
     async fn receive(&self) -> Result<Delivery<T>, QueueError> {

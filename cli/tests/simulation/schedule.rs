@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use common::host::HostKey;
+use common::redis::ServerError;
 use common::time::{Clock, Timestamp, clocks_agree};
 use common::url::FeedId;
 use futures_util::FutureExt;
@@ -14,6 +15,7 @@ use scheduler::schedule::{
     Band, Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, ScheduleUpkeep, ScheduleView, Slot,
 };
 
+use crate::life::Server;
 use crate::line::Line;
 use crate::world::Sabotage;
 
@@ -65,7 +67,8 @@ pub(crate) struct SeenSchedule {
 }
 
 fn lost() -> ScheduleError {
-    ScheduleError::Backend { action: "be used by this process", source: "no answer".into() }
+    let silent = ServerError::Silent(Server::Schedule.patience());
+    ScheduleError::Backend { action: "be used by this process", source: silent.into() }
 }
 
 impl SeenSchedule {
@@ -96,6 +99,14 @@ impl Schedule for SeenSchedule {
         self.call("put", put).await
     }
 
+    async fn put_off(&self, slots: &[Slot], _: Timestamp) -> Result<(), ScheduleError> {
+        if slots.is_empty() {
+            return Ok(());
+        }
+        let slots = slots.to_vec();
+        self.call("put_off", move |schedule, now| ready(schedule.put_off(&slots, now))).await
+    }
+
     async fn lower(&self, slots: &[Slot], _: Timestamp) -> Result<(), ScheduleError> {
         if slots.is_empty() {
             return Ok(());
@@ -122,7 +133,13 @@ impl Schedule for SeenSchedule {
     async fn claim_due(&self, _: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError> {
         let early = self.line.world.is_sabotaged(Sabotage::Early);
         let ahead = if early { Duration::from_secs(9) } else { Duration::ZERO };
-        self.call("claim_due", move |schedule, now| ready(schedule.claim_due(now.after(ahead), limit, lease))).await
+        let world = Arc::clone(&self.line.world);
+        let claim = move |schedule: &MemorySchedule, now: Timestamp| {
+            let claims = ready(schedule.claim_due(now.after(ahead), limit, lease))?;
+            world.judge().claimed(&claims, now);
+            Ok(claims)
+        };
+        self.call("claim_due", claim).await
     }
 
     async fn claim_urgent(&self, _: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError> {
@@ -134,6 +151,10 @@ impl Schedule for SeenSchedule {
             return Ok(());
         }
         let feeds = feeds.to_vec();
+        let world = &self.line.world;
+        if world.is_sabotaged(Sabotage::HidesBriefly) && std::mem::take(&mut world.undone().unconfirmed) {
+            return Ok(());
+        }
         self.call("extend", move |schedule, _| ready(schedule.extend(&feeds, until))).await
     }
 

@@ -128,7 +128,8 @@ impl Polls for SeenStore {
     }
 
     async fn holds(&self, now: Timestamp) -> Result<Vec<(HostKey, Timestamp)>, StoreError> {
-        self.call("holds", move |store| run(store.holds(now))).await
+        let holds = self.call("holds", move |store| run(store.holds(now))).await?;
+        Ok(if self.line.world.is_sabotaged(Sabotage::LoadsNoHolds) { Vec::new() } else { holds })
     }
 
     async fn overdue(&self, at: Timestamp) -> Result<u64, StoreError> {
@@ -260,11 +261,18 @@ impl Hosts for SeenStore {
     }
 
     async fn refuse_host(&self, refused: &RefusedHost<'_>, now: Timestamp) -> Result<Option<HostRefusal>, StoreError> {
-        run(self.server.store.refuse_host(refused, now))
+        let (host, RefusedHost { feed, failure, status, first, ceiling, is_known, .. }) =
+            (refused.host.clone(), *refused);
+        let refuse = move |store: &SqliteStore| {
+            let refused = RefusedHost { host: &host, feed, failure, status, first, ceiling, is_known };
+            run(store.refuse_host(&refused, now))
+        };
+        self.call("refuse_host", refuse).await
     }
 
     async fn host_answers(&self, host: &HostKey, feed: FeedId, now: Timestamp) -> Result<bool, StoreError> {
-        run(self.server.store.host_answers(host, feed, now))
+        let host = host.clone();
+        self.call("host_answers", move |store| run(store.host_answers(&host, feed, now))).await
     }
 
     async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
@@ -361,6 +369,9 @@ impl Upkeep for SeenStore {
 
     async fn check(&self, now: Timestamp) -> Result<(), StoreError> {
         let world = Arc::clone(&self.line.world);
+        if world.is_sabotaged(Sabotage::NeverProbes) {
+            return Err(lost());
+        }
         let check = move |store: &SqliteStore| {
             clocks_agree(now, world.now()).map_err(StoreError::Clock)?;
             run(store.check(now))
@@ -506,7 +517,8 @@ impl Deliveries for SeenStore {
 #[async_trait]
 impl Pushes for SeenStore {
     async fn want_pushes(&self, wishes: &[PushWish], now: Timestamp) -> Result<u64, StoreError> {
-        run(self.server.store.want_pushes(wishes, now))
+        let wishes = wishes.to_vec();
+        self.call("want_pushes", move |store| run(store.want_pushes(&wishes, now))).await
     }
 
     async fn push(&self, id: &str) -> Result<Option<PushSubscription>, StoreError> {

@@ -30,6 +30,59 @@ impl Weather for Calm {
     }
 }
 
+/// Half of the answers to the calls of a name are lost.
+pub(crate) struct LostAnswers {
+    name: &'static str,
+    random: StdRng,
+}
+
+impl LostAnswers {
+    pub(crate) fn to(name: &'static str) -> Self {
+        LostAnswers { name, random: StdRng::seed_from_u64(1) }
+    }
+}
+
+impl Weather for LostAnswers {
+    fn fate(&mut self, call: &Call, _: Instant) -> Fate {
+        if call.name == self.name && self.random.random_bool(0.5) { Fate::After } else { Fate::Good }
+    }
+
+    fn transit(&mut self) -> Duration {
+        millis(1)
+    }
+
+    fn fetch_times(&mut self) -> [Duration; 2] {
+        [millis(10), millis(200)]
+    }
+}
+
+/// A store that answers nobody for a while, and is slow after that.
+pub(crate) struct SlowStore {
+    /// When it stops answering, and when it begins again.
+    pub(crate) away: [Instant; 2],
+    /// How late its answers are from then on.
+    pub(crate) late: Duration,
+}
+
+impl Weather for SlowStore {
+    fn fate(&mut self, call: &Call, now: Instant) -> Fate {
+        let [from, until] = self.away;
+        match call.server {
+            Server::Store if now >= until => Fate::LateAnswer(self.late),
+            Server::Store if now >= from => Fate::Silent,
+            _ => Fate::Good,
+        }
+    }
+
+    fn transit(&mut self) -> Duration {
+        millis(1)
+    }
+
+    fn fetch_times(&mut self) -> [Duration; 2] {
+        [millis(10), millis(200)]
+    }
+}
+
 /// A fault of a chosen call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
@@ -43,6 +96,8 @@ pub(crate) enum Plan {
 
 /// One planned fault at the call with this number.
 pub(crate) struct Planned {
+    /// Counts the calls of this name alone.
+    name: Option<&'static str>,
     pub(crate) at: usize,
     pub(crate) plan: Plan,
     pub(crate) calls: usize,
@@ -52,14 +107,20 @@ pub(crate) struct Planned {
 
 impl Planned {
     pub(crate) fn new(at: usize, plan: Plan) -> Self {
-        Planned { at, plan, calls: 0, outage: None, spell: None }
+        Planned { name: None, at, plan, calls: 0, outage: None, spell: None }
+    }
+
+    /// The same at the first call of this name.
+    pub(crate) fn first(name: &'static str, plan: Plan) -> Self {
+        Planned { name: Some(name), ..Planned::new(0, plan) }
     }
 }
 
 impl Weather for Planned {
     fn fate(&mut self, call: &Call, now: Instant) -> Fate {
         let number = self.calls;
-        self.calls += 1;
+        let counts = self.name.is_none_or(|name| name == call.name);
+        self.calls += usize::from(counts);
         if let Some((server, until)) = self.outage {
             return if server == call.server && now < until { Fate::Silent } else { Fate::Good };
         }
@@ -67,7 +128,7 @@ impl Weather for Planned {
             return if name == call.name && now < until { fate } else { Fate::Good };
         }
         match self.plan {
-            _ if number != self.at => Fate::Good,
+            _ if number != self.at || !counts => Fate::Good,
             Plan::Once(fate) => fate,
             Plan::Spell(fate, lasts) => {
                 self.spell = Some((call.name, fate, now + lasts));

@@ -1,9 +1,11 @@
 //! The simulated world: the servers, the origins, the weather between them, one clock, and the judge.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use common::config::Config;
+use common::host::HostKey;
 use common::job::FetchJob;
 use common::policy::Draw;
 use common::queue::memory::MemoryQueue;
@@ -38,6 +40,7 @@ pub(crate) struct World {
     /// Who died of what it fetched.
     deaths: mpsc::UnboundedSender<u32>,
     sabotage: Option<Sabotage>,
+    undone: Mutex<Undone>,
 }
 
 /// How long connecting to an origin takes, at most.
@@ -62,6 +65,28 @@ pub(crate) enum Sabotage {
     Deaf,
     /// No server at all: a process keeps connections that were silent once, and they stay so.
     KeptLinks,
+    /// No server either, but the program as it was before a fault was fixed (A2): a scheduler that claims nothing, because it could not
+    /// store reports, does not ask whether it can again.
+    NeverProbes,
+    /// (A4) A worker whose acquire got no answer does not release what it may have been granted.
+    KeepsStarts,
+    /// (B1) A worker that cannot put a hold on the gate drops its report.
+    DropsThrottled,
+    /// (C3) When one message of a round is not confirmed, the jobs of the others stay hidden for the claim's lease only.
+    HidesBriefly,
+    /// (C4) The holds in the store are never loaded into the gate.
+    LoadsNoHolds,
+}
+
+/// What a sabotaged process remembers.
+#[derive(Default)]
+pub(crate) struct Undone {
+    /// The acquires without an answer.
+    pub(crate) starts: BTreeSet<u64>,
+    /// The holds that the gate did not take.
+    pub(crate) holds: BTreeSet<(HostKey, Timestamp)>,
+    /// A message with jobs was not confirmed.
+    pub(crate) unconfirmed: bool,
 }
 
 /// Leases as short as they can be, so that a life is short.
@@ -112,6 +137,7 @@ impl World {
             draws: Mutex::new(StdRng::seed_from_u64(seed)),
             deaths,
             sabotage,
+            undone: Mutex::default(),
         })
     }
 
@@ -143,6 +169,10 @@ impl World {
 
     pub(crate) fn is_sabotaged(&self, by: Sabotage) -> bool {
         self.sabotage == Some(by)
+    }
+
+    pub(crate) fn undone(&self) -> MutexGuard<'_, Undone> {
+        common::lock(&self.undone)
     }
 
     /// What becomes of a call.

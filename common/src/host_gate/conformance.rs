@@ -42,6 +42,7 @@ macro_rules! host_gate_conformance {
             release_frees_only_what_its_own_acquire_took
             a_version_that_started_three_times_without_a_report_is_crashed
             a_suspect_starts_only_in_isolation_and_loses_nothing_by_asking
+            a_late_release_of_an_earlier_version_forgets_no_start
             an_acquire_whose_answer_was_lost_is_released_by_its_name
             a_redirect_hop_is_charged_to_the_host_it_goes_to
             a_hop_on_the_own_host_waits_for_the_gap_but_not_for_itself
@@ -346,6 +347,20 @@ cases! {
         // Another version is no suspect.
         let ticket = reserve(gate, LIMITS, 160_000).await.unwrap();
         granted(gate.acquire(&request(ticket, 1, 1, 160_000, Isolation::None), at(160_000)).await.unwrap());
+    }
+
+    a_late_release_of_an_earlier_version_forgets_no_start(gate) {
+        opened(gate).await;
+        let ticket = reserve(gate, LIMITS, 0).await.unwrap();
+        let owed = granted(acquire(gate, ticket, 1, 0, 0).await);
+        for now in [40_000, 80_000] {
+            let ticket = reserve(gate, LIMITS, now).await.unwrap();
+            granted(acquire(gate, ticket, 1, 1, now).await);
+        }
+        reported(gate, &owed, 81_000).await;
+        let ticket = reserve(gate, LIMITS, 120_000).await.unwrap();
+        let suspect = request(ticket, 1, 1, 120_000, Isolation::FewSuspects);
+        assert_eq!(gate.acquire(&suspect, at(120_000)).await.unwrap(), Acquired::Suspect(Isolation::Alone));
     }
 
     an_acquire_whose_answer_was_lost_is_released_by_its_name(gate) {

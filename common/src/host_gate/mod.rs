@@ -249,7 +249,8 @@ pub trait HostGate: GateUpkeep {
     /// Gives back a ticket that will not be redeemed (its job was never published, or expired).
     async fn cancel(&self, host: &HostKey, ticket: Ticket, now: Timestamp) -> Result<(), GateError>;
 
-    /// Lets nothing start at each host before its time; a later hold stays.
+    /// Lets nothing start at each host before its time; a later hold stays. Times and `now` are the caller's: the gate takes the
+    /// difference by its own clock.
     async fn hold(&self, holds: &[(HostKey, Timestamp)], now: Timestamp) -> Result<(), GateError>;
 
     /// Nothing starts at the host before `until` by an operator's word; `None` takes that word back. The last word counts. A
@@ -269,6 +270,11 @@ pub trait GateUpkeep: Send + Sync {
 
     /// `Some` while the gate has lost its memory and the holds must be loaded again.
     async fn begin_loading(&self, now: Timestamp) -> Result<Option<LoadMark>, GateError>;
+
+    /// Returns when the gate can open at the earliest, whatever is loaded; `None`: at once.
+    fn opens_at(&self, _mark: &LoadMark) -> Option<Timestamp> {
+        None
+    }
 
     /// Returns whether what the mark stands for has to do with a host: holds of others need not be loaded before [`Self::open`].
     fn is_lost(&self, _mark: &LoadMark, _host: &HostKey) -> bool {

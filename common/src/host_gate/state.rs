@@ -238,7 +238,10 @@ impl GateState {
         }
         match release.remember_until {
             Some(until) => {
-                guard.starts = (permit.version, 0);
+                // A late release of an earlier version says nothing about the starts of this one.
+                if permit.version >= guard.starts.0 {
+                    guard.starts = (permit.version, 0);
+                }
                 if guard.reported.is_none_or(|(version, _)| version <= permit.version) {
                     guard.reported = Some((permit.version, until));
                 }

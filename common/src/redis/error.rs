@@ -65,4 +65,13 @@ impl ServerError {
             _ => false,
         }
     }
+
+    /// Returns whether the server answered and refused this very call, although its settings and its clock are right.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            ServerError::Refused(_) => true,
+            ServerError::Node { source, .. } => source.is_refusal(),
+            _ => false,
+        }
+    }
 }

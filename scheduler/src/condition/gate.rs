@@ -16,11 +16,17 @@ pub struct Closed {
     pub since: Timestamp,
     /// What it waits for.
     pub why: &'static str,
+    /// It does not open before, whatever it waits for.
+    pub until: Option<Timestamp>,
 }
 
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "closed since {}, so no request starts: {}", self.since, self.why)
+        write!(f, "closed since {}, so no request starts: {}", self.since, self.why)?;
+        match self.until {
+            Some(until) => write!(f, "; it opens at {until} at the earliest"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -30,21 +36,22 @@ impl GateState {
         self.lock().clone()
     }
 
-    /// Notes what was seen, and logs a change. Returns whether the gate is open.
-    pub(crate) fn note(&self, why: Option<&'static str>, now: Timestamp) -> bool {
+    /// Notes why it is closed, if it is, and until when at least, and logs a change. Returns whether the gate is open.
+    pub(crate) fn note(&self, why: Option<(&'static str, Option<Timestamp>)>, now: Timestamp) -> bool {
         let mut closed = self.lock();
         match (why, closed.take()) {
             (None, None) => {}
             (None, Some(was)) => {
                 tracing::info!(closed_for = ?now.since(was.since), "the host gate is open again: requests start");
             }
-            (Some(why), Some(was)) => *closed = Some(Closed { why, ..was }),
-            (Some(why), None) => {
+            (Some((why, until)), Some(was)) => *closed = Some(Closed { why, until, ..was }),
+            (Some((why, until)), None) => {
                 tracing::warn!(
                     why,
+                    until = until.map(|until| until.to_string()),
                     "the host gate is closed: no request starts until it has been loaded from the store"
                 );
-                *closed = Some(Closed { since: now, why });
+                *closed = Some(Closed { since: now, why, until });
             }
         }
         closed.is_none()
@@ -52,5 +59,24 @@ impl GateState {
 
     fn lock(&self) -> MutexGuard<'_, Option<Closed>> {
         common::lock(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_gate_says_since_when_why_and_until_when() {
+        let (state, at) =
+            (GateState::default(), |seconds: i64| Timestamp::from_millis(1_790_000_000_000 + 1000 * seconds));
+        assert!(!state.note(Some(("it lost its memory", Some(at(35)))), at(0)));
+        assert!(!state.note(Some(("reports wait", None)), at(1)));
+        let closed = |why: &str| format!("closed since {}, so no request starts: {why}", at(0));
+        assert_eq!(state.closed().unwrap().to_string(), closed("reports wait"));
+        state.note(Some(("reports wait", Some(at(35)))), at(2));
+        let until = format!("reports wait; it opens at {} at the earliest", at(35));
+        assert_eq!(state.closed().unwrap().to_string(), closed(&until));
+        assert!(state.note(None, at(36)));
     }
 }

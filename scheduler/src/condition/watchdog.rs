@@ -2,7 +2,8 @@
 //!
 //! Every other check asks whether a server answers. This one asks for the result: when feeds have been due for several
 //! leases and not one report has arrived in that time, although nothing is known that would explain it, the process itself is
-//! stuck, and a restart is better than waiting.
+//! stuck, and a restart is better than waiting. So it is when nobody knows for as long whether feeds are due, because a call
+//! fails that its server would answer.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -49,16 +50,37 @@ impl Watchdog {
         self.judge_at(due, lease, Instant::now())
     }
 
+    /// Judges that nobody knows whether feeds are due, for this reason, which is the process's own. Returns whether the alarm is on.
+    pub(crate) fn judge_failure(&self, why: &str, lease: Duration) -> bool {
+        self.judge_failure_at(why, lease, Instant::now())
+    }
+
+    /// Notes that a known reason keeps feeds waiting. Returns that the alarm is off.
+    pub(crate) fn excuse(&self) -> bool {
+        self.progressed();
+        false
+    }
+
     fn judge_at(&self, due: Duration, lease: Duration, now: Instant) -> bool {
+        self.raise_after(lease, due, now, |silent| {
+            format!(
+                "feeds have been due for {} s and no poll has ended for {silent} s, although nothing is paused, blocked or held",
+                due.as_secs(),
+            )
+        })
+    }
+
+    fn judge_failure_at(&self, why: &str, lease: Duration, now: Instant) -> bool {
+        self.raise_after(lease, Duration::MAX, now, |silent| {
+            format!("no poll has ended for {silent} s, and it is not known whether feeds are due: {why}")
+        })
+    }
+
+    fn raise_after(&self, lease: Duration, due: Duration, now: Instant, why: impl FnOnce(u64) -> String) -> bool {
         let mut state = self.lock();
         let silent = now.duration_since(state.progress);
         if state.alarm.is_none() && due.min(silent) > lease * LEASES {
-            let why = format!(
-                "feeds have been due for {} s and no poll has ended for {} s, although nothing is paused, blocked or held; \
-                 restart this process, and report this with its log",
-                due.as_secs(),
-                silent.as_secs()
-            );
+            let why = format!("{}; restart this process, and report this with its log", why(silent.as_secs()));
             tracing::error!(why, "the watchdog found this scheduler stuck; /healthz fails from now on");
             state.alarm = Some(why);
         }
@@ -87,5 +109,18 @@ mod tests {
         assert!(watchdog.alarm().unwrap().contains("no poll has ended for 601 s"));
         watchdog.progressed();
         assert_eq!((watchdog.alarm(), watchdog.judge(LEASE * 50, LEASE)), (None, false));
+    }
+
+    #[test]
+    fn calls_that_fail_for_five_leases_raise_the_alarm_with_their_reason() {
+        let watchdog = Watchdog::default();
+        let begun = Instant::now();
+        let at = |seconds: u64| begun + LEASE * LEASES - Duration::from_secs(1) + Duration::from_secs(seconds);
+        assert!(!watchdog.judge_failure_at("redis refused", LEASE, at(0)), "not yet");
+        assert!(watchdog.judge_failure_at("redis refused", LEASE, at(2)));
+        assert!(
+            watchdog.alarm().unwrap().contains("for 601 s, and it is not known whether feeds are due: redis refused;")
+        );
+        assert_eq!((watchdog.excuse(), watchdog.alarm()), (false, None));
     }
 }

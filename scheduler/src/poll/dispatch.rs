@@ -5,7 +5,7 @@
 //! number of dispatchers may run at once; a round that dies half way is repaired by the leases of what it claimed: a short
 //! one until a job is in the queue, and only then one for the job and its fetch.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -282,8 +282,15 @@ impl Dispatcher {
         self.schedule.unpark(&wide).await?;
         self.condition.proofs.sign(&mut jobs, &*self.store, now).await?;
         let (published, failure) = self.publish(&jobs, now).await;
-        // Those that are in the queue are hidden for as long as they need, whatever became of the others.
-        self.schedule.extend(&published, now.after(self.lease())).await?;
+        // Those that are in the queue are hidden for as long as they need, whatever became of the others: until a fetch that
+        // begins when the job expires would end. After that a worker drops the job and reports nothing.
+        let mut hidden: BTreeMap<Timestamp, Vec<FeedId>> = BTreeMap::new();
+        for job in &published {
+            hidden.entry(job.expires.after(self.config.scheduler.fetch_lease)).or_default().push(job.feed);
+        }
+        for (until, feeds) in hidden {
+            self.schedule.extend(&feeds, until).await?;
+        }
         failure.map_or(Ok(published.len()), Err)
     }
 
@@ -304,14 +311,14 @@ impl Dispatcher {
     }
 
     /// Publishes jobs in messages, all at once: awaiting each confirm before the next would cost a round trip each. Returns
-    /// the feeds whose jobs were confirmed, and why others were not.
-    async fn publish(&self, jobs: &[FetchJob], now: Timestamp) -> (Vec<FeedId>, Option<BackendError>) {
-        let messages: Vec<&[FetchJob]> = jobs.chunks(self.config.worker.job_batch).collect();
+    /// the jobs that were confirmed, and why others were not.
+    async fn publish<'a>(&self, jobs: &'a [FetchJob], now: Timestamp) -> (Vec<&'a FetchJob>, Option<BackendError>) {
+        let messages: Vec<&'a [FetchJob]> = jobs.chunks(self.config.worker.job_batch).collect();
         let confirms = join_all(messages.iter().map(|batch| self.jobs.publish(batch))).await;
         let (mut published, mut failure) = (Vec::with_capacity(jobs.len()), None);
         for (batch, confirmed) in messages.into_iter().zip(confirms) {
             let Err(error) = confirmed else {
-                published.extend(batch.iter().map(|job| job.feed));
+                published.extend(batch);
                 continue;
             };
             failure = Some(BackendError::from(error));

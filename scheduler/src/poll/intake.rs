@@ -57,8 +57,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const PART_AWAY_REST: Duration = Duration::from_millis(100);
 /// How often a scheduler that could not store reports asks whether it can again, without waiting for one to come.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// How long such a question may take.
-const PROBE_PATIENCE: Duration = Duration::from_millis(500);
+/// How long the queue may take to say how many reports wait. The store has its own limit.
+const DEPTH_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Deliveries that will be settled together.
 #[derive(Default)]
@@ -107,9 +107,21 @@ struct Settled {
     outcome: Result<(), BackendError>,
 }
 
+/// The answer to the question whether reports can be stored again.
+pub(crate) struct Probed {
+    /// When the question was sent: the answer says nothing about what failed since.
+    asked: Instant,
+    /// How many reports wait for a scheduler, if the store works and the queue said so.
+    waiting: Option<usize>,
+}
+
 /// What the loop remembers.
 struct State {
     settling: JoinSet<Settled>,
+    /// At most one question at a time, each a separate task: a slow server must not keep reports from being settled.
+    probing: JoinSet<Option<Probed>>,
+    /// That question is for the store too.
+    probes_store: bool,
     /// Reports that tasks are settling.
     settled_soon: usize,
     gathered: Gathered,
@@ -122,6 +134,8 @@ impl State {
     fn new() -> Self {
         State {
             settling: JoinSet::new(),
+            probing: JoinSet::new(),
+            probes_store: false,
             settled_soon: 0,
             gathered: Gathered::default(),
             failures: 0,
@@ -164,7 +178,12 @@ impl Intake {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(ended) = state.settling.join_next() => self.note_settled(&mut state, ended, clock).await,
+                Some(ended) = state.settling.join_next() => self.note_settled(&mut state, ended, clock),
+                Some(ended) = state.probing.join_next() => {
+                    if let Some(probed) = finished(ended).flatten() {
+                        self.judge(&probed, state.in_hand());
+                    }
+                }
                 () = tokio::time::sleep_until(state.rest_until), if resting => {}
                 () = tokio::time::sleep_until(self.expires(oldest)), if oldest.is_some() => {
                     tracing::debug!(reports = state.gathered.size.reports, "reports waited too long here; they are returned");
@@ -172,7 +191,7 @@ impl Intake {
                 }
                 // Wakes the loop, which begins the batch.
                 () = tokio::time::sleep_until(ripe), if waits_for_others => {}
-                _ = probes.tick(), if !self.results.condition.storing.works() => self.probe(state.in_hand(), clock).await,
+                _ = probes.tick(), if !self.results.condition.storing.works() => self.begin_probe(&mut state, false, clock),
                 received = self.results.reports.receive(), if !resting && !state.gathered.is_full() => match received {
                     Ok(first) => self.take(&mut state, first, clock, stop).await,
                     Err(error) => self.note(&mut state, Err(error.into())),
@@ -183,7 +202,7 @@ impl Intake {
             }
         }
         while let Some(ended) = state.settling.join_next().await {
-            self.note_settled(&mut state, ended, clock).await;
+            self.note_settled(&mut state, ended, clock);
         }
     }
 
@@ -273,20 +292,13 @@ impl Intake {
         }
     }
 
-    async fn note_settled(&self, state: &mut State, ended: Result<Settled, JoinError>, clock: &dyn Clock) {
-        let settled = match ended {
-            Ok(settled) => settled,
-            // Nobody aborts a settlement. One that panicked ends the loop, and with it the process.
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => return,
-            },
-        };
+    fn note_settled(&self, state: &mut State, ended: Result<Settled, JoinError>, clock: &dyn Clock) {
+        let Some(settled) = finished(ended) else { return };
         state.settled_soon -= settled.reports;
         let worked = settled.outcome.is_ok();
         self.note(state, settled.outcome);
         if worked {
-            self.probe(state.in_hand(), clock).await;
+            self.begin_probe(state, true, clock);
         }
     }
 
@@ -311,21 +323,51 @@ impl Intake {
         state.rest_until = Instant::now() + RETRY;
     }
 
+    /// Asks, while nothing is claimed, whether the store works and how many reports wait. A store that has just `stored`
+    /// reports is not asked; that replaces a question that it has not answered yet.
+    fn begin_probe(&self, state: &mut State, stored: bool, clock: &dyn Clock) {
+        let answers_sooner = stored && state.probes_store;
+        if self.results.condition.storing.works() || !state.probing.is_empty() && !answers_sooner {
+            return;
+        }
+        (state.probing, state.probes_store) = (JoinSet::new(), !stored);
+        state.probing.spawn(probe(Arc::clone(&self.results), stored, clock.now()));
+    }
+
     /// Has more claimed once the store works and every report that waited is stored: until then leases may have ended of
     /// feeds that were fetched long ago. What this scheduler itself has in hand does not count as waiting, and where others
     /// keep the queue from ever being empty, a lease without a failure is enough.
-    pub(crate) async fn probe(&self, in_hand: usize, clock: &dyn Clock) {
-        let Some(quiet_for) = self.results.condition.storing.quiet_for() else { return };
-        let scheduler = &self.results.config.scheduler;
-        let works = async {
-            self.results.store.check(clock.now()).await.ok()?;
-            let depth = self.results.reports.depth().await.ok()?;
-            Some(depth.items <= in_hand || quiet_for > scheduler.queue_lease + scheduler.fetch_lease)
-        };
-        if let Ok(Some(true)) = tokio::time::timeout(PROBE_PATIENCE, works).await {
-            self.results.condition.storing.recovered();
+    pub(crate) fn judge(&self, probed: &Probed, in_hand: usize) {
+        let (storing, scheduler) = (&self.results.condition.storing, &self.results.config.scheduler);
+        let Some(quiet_for) = storing.quiet_for().filter(|quiet| *quiet >= probed.asked.elapsed()) else { return };
+        if probed.waiting.is_some_and(|waiting| waiting <= in_hand)
+            || quiet_for > scheduler.queue_lease + scheduler.fetch_lease
+        {
+            storing.recovered();
             tracing::info!("reports are stored again");
         }
+    }
+}
+
+/// Asks the store whether it works, unless it has just `stored` something, and the queue how many reports wait. `None`: the store
+/// does not work.
+pub(crate) async fn probe(results: Arc<Results>, stored: bool, now: Timestamp) -> Option<Probed> {
+    let asked = Instant::now();
+    if !stored {
+        results.store.check(now).await.ok()?;
+    }
+    let depth = tokio::time::timeout(DEPTH_PATIENCE, results.reports.depth()).await;
+    Some(Probed { asked, waiting: depth.ok().and_then(Result::ok).map(|depth| depth.items) })
+}
+
+/// The result of a task that nobody aborts. One that panicked ends the loop, and with it the process.
+fn finished<T>(ended: Result<T, JoinError>) -> Option<T> {
+    match ended {
+        Ok(result) => Some(result),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => None,
+        },
     }
 }
 

@@ -104,7 +104,7 @@ impl Results {
             self.hold_hosts(pages.iter(), now).await?;
             self.page_reports().settle(pages, &feeds, now).await?;
         }
-        let (mut verdicts, mut slots) = (Vec::new(), Vec::new());
+        let (mut verdicts, mut slots, mut proven) = (Vec::new(), Vec::new(), Vec::new());
         let (mut interrupted, mut kept) = (Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
         let current = reports.iter().filter_map(|report| {
@@ -118,7 +118,7 @@ impl Results {
             let Some(feed) = feeds.get(&report.feed) else { continue };
             if report.version != feed.version {
                 self.metrics.stale_reports.inc();
-                slots.extend(self.proven_request(feed, &report));
+                proven.extend(self.proven_request(feed, &report));
                 continue;
             }
             match report.outcome {
@@ -152,6 +152,7 @@ impl Results {
             self.store.keep_detours(&kept).await?;
         }
         self.put(&slots, now).await?;
+        self.schedule.put_off(&proven, now).await.or_else(ScheduleError::unless_part_away)?;
         self.park_on_the_way(interrupted).await?;
         self.store_verdicts(verdicts, &feeds, now).await?;
         // Whatever became of a report, its hosts are free again, a gap after the request's start.

@@ -28,6 +28,8 @@ macro_rules! schedule_conformance {
             put_ends_a_lease_and_sets_the_time
             lower_brings_forward_and_never_back
             a_lower_under_a_lease_is_remembered_for_the_next_put
+            a_put_after_the_lease_has_ended_undoes_no_wake
+            only_put_off_moves_a_waiting_feed_to_a_later_time
             a_remembered_wake_survives_parking
             each_band_gets_its_share_of_a_claim_and_the_most_urgent_gets_what_is_left
             what_one_band_leaves_the_others_take
@@ -160,6 +162,32 @@ cases! {
         assert_eq!(claim(schedule, 7, 10).await, [1]);
         schedule.put(&[slot(1, 900)], at(8)).await.unwrap();
         assert!(claim(schedule, 8, 10).await.is_empty());
+    }
+
+    a_put_after_the_lease_has_ended_undoes_no_wake(schedule) {
+        parked(schedule, &[2], 300).await;
+        schedule.put(&[slot(1, 0)], at(0)).await.unwrap();
+        assert_eq!(claim(schedule, 0, 10).await, [1]);
+        // The claimant is stopped; its lease ends, and a person wants the feed.
+        schedule.lower(&[urgent(1, 130)], at(130)).await.unwrap();
+        schedule.put(&[slot(1, 900)], at(131)).await.unwrap();
+        assert_eq!(claim(schedule, 131, 10).await, [1]);
+        schedule.park(&[Parking { band: Band::Urgent, ..parking(1, 200, 9) }]).await.unwrap();
+        schedule.put(&[slot(1, 900)], at(132)).await.unwrap();
+        assert_eq!(claim(schedule, 200, 10).await.len(), 1);
+        assert_eq!(schedule.depth(at(200)).await.unwrap().parked, 1, "it waits for its host like before");
+    }
+
+    only_put_off_moves_a_waiting_feed_to_a_later_time(schedule) {
+        schedule.put(&[slot(1, 10), slot(2, 10)], at(0)).await.unwrap();
+        schedule.put(&[slot(1, 900), slot(2, 5)], at(0)).await.unwrap();
+        assert_eq!(schedule.waiting(None, 10).await.unwrap(), [(at(5), FeedId(2)), (at(10), FeedId(1))]);
+        schedule.put_off(&[slot(1, 900)], at(0)).await.unwrap();
+        assert_eq!(claim(schedule, 899, 10).await, [2]);
+        assert_eq!(claim(schedule, 900, 1).await.len(), 1);
+        parked(schedule, &[3], 9000).await;
+        schedule.put_off(&[slot(3, 950)], at(901)).await.unwrap();
+        assert_eq!(schedule.depth(at(901)).await.unwrap().parked, 0);
     }
 
     a_remembered_wake_survives_parking(schedule) {

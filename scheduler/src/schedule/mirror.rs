@@ -28,6 +28,16 @@ pub(crate) struct Mirror {
 
 impl Mirror {
     pub(crate) fn put(&mut self, feed: i64, due: i64, band: Band, now: i64) {
+        match self.feeds.get(&feed).copied() {
+            Some(At::Waiting { due: old, band: was }) => {
+                self.place(feed, At::Waiting { due: due.min(old), band: band.min(was) });
+            }
+            Some(At::Parked { band: was, .. }) if was < band => {}
+            _ => self.put_off(feed, due, band, now),
+        }
+    }
+
+    pub(crate) fn put_off(&mut self, feed: i64, due: i64, band: Band, now: i64) {
         let woken = matches!(self.feeds.get(&feed), Some(At::Leased { woken: true, .. }));
         let (due, band) = if woken { (due.min(now), Band::Urgent) } else { (due, band) };
         self.place(feed, At::Waiting { due, band });

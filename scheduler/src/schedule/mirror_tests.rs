@@ -16,6 +16,7 @@ use super::{Band, Parking, Schedule, ScheduleError, Slot};
 #[derive(Clone, Debug)]
 enum Step {
     Put { feed: i64, band: Band, ahead: i64 },
+    PutOff { feed: i64, band: Band, ahead: i64 },
     Lower { feed: i64, band: Band, ahead: i64 },
     Correct { feed: i64, band: Band, ahead: i64 },
     Remove { feed: i64 },
@@ -39,6 +40,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let ahead = || prop_oneof![8 => -3_000..30_000_i64, 1 => 20 * DAY..35 * DAY];
     let step = prop_oneof![
         4 => (feed(), band(), ahead()).prop_map(|(feed, band, ahead)| Step::Put { feed, band, ahead }),
+        1 => (feed(), band(), ahead()).prop_map(|(feed, band, ahead)| Step::PutOff { feed, band, ahead }),
         2 => (feed(), band(), ahead()).prop_map(|(feed, band, ahead)| Step::Lower { feed, band, ahead }),
         1 => (feed(), band(), ahead()).prop_map(|(feed, band, ahead)| Step::Correct { feed, band, ahead }),
         1 => feed().prop_map(|feed| Step::Remove { feed }),
@@ -78,6 +80,10 @@ impl<S: Schedule> Beside<S> {
             Step::Put { feed, band, ahead } => {
                 self.done(self.real.put(&slot(feed, band, self.now + ahead), at));
                 self.mirror.put(feed, self.now + ahead, band, self.now);
+            }
+            Step::PutOff { feed, band, ahead } => {
+                self.done(self.real.put_off(&slot(feed, band, self.now + ahead), at));
+                self.mirror.put_off(feed, self.now + ahead, band, self.now);
             }
             Step::Lower { feed, band, ahead } => {
                 self.done(self.real.lower(&slot(feed, band, self.now + ahead), at));

@@ -7,6 +7,7 @@
 //! - each band gets a fifth of every claim, so that a backlog in one band never starves another, and the rest goes to
 //!   the most urgent one: after an outage the feeds with the most readers come first;
 //! - a lower during a live lease keeps the lease and is remembered: the next `put` makes the feed due;
+//! - a `put` that comes after the end of its caller's lease undoes no lower;
 //! - a host with parked feeds always has one timed head in the schedule (in each shard), whatever process dies;
 //!   claiming it claims the top parked feed and sets the head to the lease's end while others stay parked;
 //! - a schedule that lost its memory reports that until it is rebuilt.
@@ -26,6 +27,7 @@ use async_trait::async_trait;
 use common::host::HostKey;
 use common::named;
 use common::policy::Category;
+use common::redis::ServerError;
 use common::time::{Clock, Timestamp};
 use common::url::FeedId;
 
@@ -163,14 +165,28 @@ impl ScheduleError {
             error @ ScheduleError::Backend { .. } => Err(error),
         }
     }
+
+    /// Returns whether the server, its settings or the machines' clocks are the reason, so that every process meets it.
+    pub(crate) fn is_servers(&self) -> bool {
+        match self {
+            ScheduleError::PartAway { .. } => true,
+            ScheduleError::Backend { source, .. } => {
+                source.downcast_ref::<ServerError>().is_some_and(|error| error.is_away() || !error.is_refusal())
+            }
+        }
+    }
 }
 
 /// See the module documentation for the guarantees of an implementation.
 #[async_trait]
 pub trait Schedule: ScheduleUpkeep + ScheduleView {
     /// Sets feeds' due times and ends their leases and parking. A wake remembered during the lease makes a feed due
-    /// now.
+    /// now. A feed whose lease has ended may have been woken since: without a lease it is brought forward only, and parked in
+    /// a more urgent band it stays parked.
     async fn put(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError>;
+
+    /// The same, and puts feeds off that wait for an earlier time or at a host: for callers who know that nobody has woken them.
+    async fn put_off(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError>;
 
     /// Brings feeds forward, never back. During a live lease the score stays and the wake is remembered; a parked feed
     /// goes to the front of its host's set, whose head is due no later than the feed.
@@ -240,6 +256,12 @@ pub trait ScheduleView: Send + Sync {
 
     /// Returns up to `limit` feeds that are claimed or parked, in any order.
     async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError>;
+
+    /// Notes that this scheduler has the configuration with this hash, and returns those of all schedulers that did so within the
+    /// last half minute. Where there is only one, nothing is noted.
+    async fn configurations(&self, _own: &str) -> Result<Vec<String>, ScheduleError> {
+        Ok(Vec::new())
+    }
 
     /// Returns what the schedule contains.
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError>;

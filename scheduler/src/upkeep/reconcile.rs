@@ -66,16 +66,18 @@ impl Reconciler {
             let open = opening.note(self.open_gate_on_time(clock).await);
             self.metrics.gate_open.set(i64::from(self.condition.gate.closed().is_none()));
             if open == Some(true) && clock.now().is_time_again(refreshed, REFRESH_HOLDS) {
-                refreshed = clock.now();
-                refreshing.note(self.load_holds(refreshed).await);
+                let now = clock.now();
+                if refreshing.note(self.load_holds(clock).await).is_some() {
+                    refreshed = now;
+                }
             }
         }
     }
 
     /// Puts the stored holds on the gate. What the gate forgot without our noticing is known there again.
-    async fn load_holds(&self, now: Timestamp) -> Result<(), BackendError> {
-        let holds = self.store.holds(now).await?;
-        Ok(self.gate.hold(&holds, now).await?)
+    async fn load_holds(&self, clock: &dyn Clock) -> Result<(), BackendError> {
+        let holds = self.store.holds(clock.now()).await?;
+        Ok(self.gate.hold(&holds, clock.now()).await?)
     }
 
     async fn keep_schedule_whole(&self, clock: &dyn Clock, stop: &CancellationToken) {
@@ -176,7 +178,10 @@ impl Reconciler {
 
     async fn load_and_open(&self, mark: Option<LoadMark>, now: Timestamp) -> Result<bool, BackendError> {
         let closed = match mark {
-            Some(mark) => self.load_gate(&mark, now).await?,
+            Some(mark) => {
+                let until = self.gate.opens_at(&mark).filter(|until| *until > now);
+                self.load_gate(&mark, now).await?.map(|why| (why, until))
+            }
             None => None,
         };
         Ok(self.condition.gate.note(closed, now))

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::causes::causes;
 use common::config::Config;
 use common::job::FetchJob;
 use common::metrics::Metrics;
@@ -12,15 +13,17 @@ use common::time::Clock;
 use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
+use crate::condition::failure_log::FailureLog;
 use crate::condition::watchdog::LEASES;
 use crate::error::BackendError;
 use crate::schedule::Schedule;
+use crate::upkeep::configurations::Configurations;
 use store::Store;
 
 /// How often it asks.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How long all the answers may take. A server that does not answer is a reason of its own.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long all the answers may take: longer than the limits of all these calls together. What takes longer is stuck here.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Watches over the other loops.
 pub(crate) struct Watch {
@@ -41,11 +44,15 @@ pub(crate) struct Watch {
 impl Watch {
     /// Watches until stopped.
     pub(crate) async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        let mut configurations = Configurations::default();
+        let mut comparing = FailureLog::new("comparing the configurations of schedulers");
         while !stop.is_cancelled() {
             if !common::sleep_or_stop(LOOK_EVERY, stop).await {
                 return;
             }
             self.look(clock).await;
+            let own = self.condition.config.get().shared_hash();
+            comparing.note(configurations.compare(&own, &*self.schedule).await);
         }
     }
 
@@ -53,16 +60,25 @@ impl Watch {
     pub(crate) async fn look(&self, clock: &dyn Clock) {
         let scheduler = &self.config.scheduler;
         let lease = scheduler.queue_lease + scheduler.fetch_lease;
+        let watchdog = &self.condition.watchdog;
         let alarm = match tokio::time::timeout(PATIENCE, self.due_without_reason(clock, lease)).await {
-            Ok(Ok(Some(due))) => self.condition.watchdog.judge(due, lease),
-            Ok(Ok(None)) => {
-                self.condition.watchdog.progressed();
-                false
-            }
-            // Nobody knows whether anything is due.
-            Ok(Err(_)) | Err(_) => self.condition.watchdog.alarm().is_some(),
+            Ok(Ok(Some(due))) => watchdog.judge(due, lease),
+            Ok(Ok(None)) => watchdog.excuse(),
+            Ok(Err(error)) if self.restart_is_useless(&error).await => watchdog.excuse(),
+            Ok(Err(error)) => watchdog.judge_failure(&causes(&error), lease),
+            Err(_) => watchdog.judge_failure("a call does not return", lease),
         };
         self.metrics.watchdog.set(i64::from(alarm));
+    }
+
+    /// Whether a server is the reason for the error, which a new process would meet as well, and which readiness shows.
+    async fn restart_is_useless(&self, error: &BackendError) -> bool {
+        match error {
+            BackendError::Store(error) => error.is_servers(),
+            BackendError::Schedule(error) => error.is_servers(),
+            BackendError::Queue(_) => self.jobs.check().await.is_err(),
+            _ => false,
+        }
     }
 
     /// For how long the oldest feed has been due that waits neither for its host nor for a known reason; `None`: there is a

@@ -161,6 +161,16 @@ impl StoreError {
         }
     }
 
+    /// Is the database's server or machine the reason, or a clock, so that every process meets it?
+    pub fn is_servers(&self) -> bool {
+        let closed = |source: &sqlx::Error| matches!(source, sqlx::Error::PoolTimedOut | sqlx::Error::Tls(_));
+        match self {
+            StoreError::Database { source, .. } => self.ends_sessions() || closed(source),
+            StoreError::Full { .. } | StoreError::Late { .. } | StoreError::Clock(_) => true,
+            _ => false,
+        }
+    }
+
     /// May the same call work later, because only the database's server or its machine is out of order?
     pub fn may_pass(&self) -> bool {
         matches!(self, StoreError::Database { .. } | StoreError::Full { .. } | StoreError::Late { .. })

@@ -78,11 +78,15 @@ pub(super) struct Loading {
     pub(super) nonce: String,
     pub(super) begun: i64,
     pub(super) generation: i64,
+    /// It does not open before.
+    pub(super) opens: i64,
 }
 
 /// Returns the text for a mark of all these.
 pub(super) fn to_text(loadings: &[Loading]) -> String {
-    let text = |Loading { group, nonce, begun, generation }: &Loading| format!("{group} {nonce} {begun} {generation}");
+    let text = |Loading { group, nonce, begun, generation, opens }: &Loading| {
+        format!("{group} {nonce} {begun} {generation} {opens}")
+    };
     loadings.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
@@ -95,6 +99,7 @@ pub(super) fn of_text(text: &str) -> Vec<Loading> {
             nonce: words.next()?.to_owned(),
             begun: words.next()?.parse().ok()?,
             generation: words.next()?.parse().ok()?,
+            opens: words.next()?.parse().ok()?,
         })
     };
     text.split(',').filter_map(loading).collect()
@@ -106,7 +111,8 @@ mod tests {
 
     #[test]
     fn a_mark_is_read_as_it_was_written() {
-        let loading = |group, nonce: &str| Loading { group, nonce: nonce.to_owned(), begun: 7, generation: 9 };
+        let loading =
+            |group, nonce: &str| Loading { group, nonce: nonce.to_owned(), begun: 7, generation: 9, opens: 8 };
         for loadings in [vec![], vec![loading(0, "a")], vec![loading(3, "a"), loading(15, "b")]] {
             assert_eq!(of_text(&to_text(&loadings)), loadings);
         }

@@ -208,7 +208,7 @@ impl RedisGate {
                 .eval_in(group, &self.scripts.hold, now, |call| {
                     call.key(&group.holds);
                     for (_, (host, until)) in some {
-                        call.key(group.host(host)).arg(until.millis()).arg(host.as_str());
+                        call.key(group.host(host)).arg(until.millis() - now.millis()).arg(host.as_str());
                     }
                 })
                 .await?;
@@ -366,17 +366,17 @@ impl GateUpkeep for RedisGate {
 
     async fn begin_loading(&self, now: Timestamp) -> Result<Option<LoadMark>, GateError> {
         let nonce = format!("{:016x}", fresh_nonce());
-        let (begun, failure): (Vec<(usize, (String, i64, i64))>, _) = self
+        let (begun, failure): (Vec<(usize, (String, i64, i64, i64))>, _) = self
             .eval_all(&self.scripts.begin_loading, now, |call, _| {
                 call.arg(&nonce).arg(millis(self.fetch_deadline));
             })
             .await;
         let mut lost = Vec::new();
-        for (group, (nonce, generation, begun)) in begun {
+        for (group, (nonce, generation, begun, opens)) in begun {
             if nonce.is_empty() {
                 self.groups[group].note_generation(generation);
             } else {
-                lost.push(Loading { group, nonce, begun, generation });
+                lost.push(Loading { group, nonce, begun, generation, opens });
             }
         }
         match failure {
@@ -384,6 +384,11 @@ impl GateUpkeep for RedisGate {
             Some(error) if lost.is_empty() => Err(self.failed("say whether it is open", error)),
             _ => Ok((!lost.is_empty()).then(|| LoadMark(group::to_text(&lost)))),
         }
+    }
+
+    fn opens_at(&self, mark: &LoadMark) -> Option<Timestamp> {
+        let opens = group::of_text(&mark.0).iter().map(|loading| loading.opens).max();
+        opens.map(Timestamp::from_millis)
     }
 
     fn is_lost(&self, mark: &LoadMark, host: &HostKey) -> bool {

@@ -14,7 +14,8 @@ if KEYS[4] then
   local own = feed.token == nonce
   if own then feed.token, feed.token_end = NO_ID, 0 end
   if reported_until > 0 then
-    feed.started, feed.starts = version, 0
+    -- A late release of an earlier version says nothing about the starts of this one.
+    if version >= feed.started then feed.started, feed.starts = version, 0 end
     if feed.reported_until <= now or feed.reported <= version then
       feed.reported, feed.reported_until = version, reported_until
     end

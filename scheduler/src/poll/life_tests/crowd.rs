@@ -41,6 +41,10 @@ impl Schedule for Counted {
         self.schedule.put(slots, now).await
     }
 
+    async fn put_off(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
+        self.schedule.put_off(slots, now).await
+    }
+
     async fn lower(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
         self.schedule.lower(slots, now).await
     }

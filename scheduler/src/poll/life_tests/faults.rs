@@ -1,10 +1,12 @@
 //! Calls that fail in the middle of a round.
 
 use common::faults::{Fault, Faults, Faulty};
+use common::host_gate::HostGate;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::ops::EditFeed;
 use crate::ops::pings::Pings;
+use crate::ops::{AudienceEdit, EditFeed};
 
 #[tokio::test]
 async fn jobs_that_are_in_the_queue_stay_hidden_when_others_of_their_round_could_not_be_published() {
@@ -71,6 +73,63 @@ async fn only_a_stored_report_counts_as_progress() {
     }
     fleet.settle(report).await;
     assert_eq!(watchdog.alarm(), None);
+}
+
+#[tokio::test]
+async fn stored_holds_that_the_gate_did_not_take_are_loaded_a_second_later() {
+    let mut fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let until = fleet.clock.now().after(Duration::from_secs(3600));
+    polled(&fleet, Outcome::Throttled { retry_after: Some(until) }).await;
+    assert!(fleet.feed(id).await.next_due >= Some(until));
+    // A gate that forgot it and is open, asked whether it is: the first call. The second asks that again, and the third loads.
+    let forgetful: Arc<dyn HostGate> = Arc::new(MemoryGate::new(Timestamp::EPOCH));
+    forgetful.open_new(fleet.clock.now()).await.unwrap();
+    let faults = Faults::at([(2, Fault::Before)]);
+    fleet.reconciler.gate = Arc::new(Faulty::new(forgetful.clone(), &faults));
+    let stop = CancellationToken::new();
+    let watched = async {
+        while faults.calls() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // The clock stands still from then on: there is no next minute.
+        let now = fleet.clock.advance(Duration::from_secs(61));
+        while forgetful.held(now).await.unwrap() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        stop.cancel();
+    };
+    let both = async { tokio::join!(fleet.reconciler.run(&*fleet.clock, &stop), watched) };
+    tokio::time::timeout(Duration::from_secs(120), both).await.expect("the hold is loaded");
+    assert_eq!(faults.struck(), [(2, "hold", Fault::Before)]);
+}
+
+#[tokio::test]
+async fn a_job_that_expired_hides_its_feed_no_longer_than_workers_report_it() {
+    let mut config = config();
+    config.policy.category.a.interval = Duration::from_secs(20);
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+    let fleet = Fleet::over(config, store, clock, Timestamp::EPOCH).await;
+    let (urgent, steady) = (fleet.add("http://a.example/").await, fleet.add("http://b.example/").await);
+    let sla = EditFeed {
+        audience: AudienceEdit::between(Audience::default(), Audience { sla: true, ..Audience::default() }),
+        ..EditFeed::default()
+    };
+    fleet.ops.edit(urgent, &sla).await.unwrap().unwrap();
+    let jobs = fleet.dispatched().await;
+    let dropped = |feed| {
+        let job = jobs.iter().find(|job| job.feed == feed).unwrap();
+        job.expires.after(fleet.ops.config.scheduler.fetch_lease)
+    };
+    assert!(dropped(urgent) < dropped(steady));
+    for feed in [urgent, steady] {
+        let left = dropped(feed).since(fleet.clock.now());
+        fleet.clock.advance(left - Duration::from_millis(1));
+        assert!(!fleet.dispatched_ids().await.contains(&feed), "a worker may report it yet");
+        fleet.clock.advance(Duration::from_millis(1));
+        assert!(fleet.dispatched_ids().await.contains(&feed), "no worker reports it any more");
+    }
 }
 
 /// Polls a feed that is due and settles this outcome.

@@ -3,11 +3,16 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use common::config::ServerConfig;
 use common::queue::{Delivery, QueueDepth, QueueError};
+use common::redis::RedisServer;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::poll::intake::probe;
+use crate::schedule::Schedule;
+use crate::schedule::redis::RedisSchedule;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -102,9 +107,14 @@ async fn reports_in_hand_do_not_count_as_waiting_and_others_do() {
     let report = report(&fleet.dispatched().await[0], fleet.clock.now(), not_modified());
     fleet.reports.publish(&[report]).await.unwrap();
     fleet.ops.condition.storing.failed("the database was away".to_owned());
-    fleet.intake.probe(0, &*fleet.clock).await;
+    let probed = probe(fleet.results.clone(), false, fleet.clock.now()).await.unwrap();
+    fleet.intake.judge(&probed, 0);
     assert!(!fleet.ops.condition.storing.works(), "one waits");
-    fleet.intake.probe(1, &*fleet.clock).await;
+    fleet.ops.condition.storing.failed("the database was away again".to_owned());
+    fleet.intake.judge(&probed, 1);
+    assert!(!fleet.ops.condition.storing.works(), "that was asked before the last failure");
+    let probed = probe(fleet.results.clone(), false, fleet.clock.now()).await.unwrap();
+    fleet.intake.judge(&probed, 1);
     assert!(fleet.ops.condition.storing.works(), "it is in hand");
 }
 
@@ -254,4 +264,43 @@ async fn the_watchdog_barks_when_feeds_are_due_and_nothing_is_polled_and_only_wi
     assert_eq!(look().await, (true, 1), "feeds are due, and nobody dispatches");
     scheduler.dispatcher.round(clock.now(), usize::MAX).await.unwrap();
     assert_eq!(look().await, (false, 0), "nothing is due any more");
+}
+
+/// A scheduler whose leases are a few milliseconds, and that has only just begun.
+fn impatient(store: Arc<dyn Store>, schedule: Arc<dyn Schedule>) -> Scheduler {
+    let mut config = config();
+    (config.scheduler.queue_lease, config.scheduler.fetch_lease) = (Duration::from_millis(10), Duration::ZERO);
+    let backends = Backends {
+        store,
+        schedule,
+        gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
+        jobs: Arc::new(MemoryQueue::new(1 << 20)),
+        reports: Arc::new(MemoryQueue::new(1 << 20)),
+    };
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &clock)
+}
+
+#[tokio::test]
+async fn the_watchdog_barks_when_a_call_fails_for_long_and_not_when_a_server_is_away() {
+    let clock = ManualClock::new(Timestamp::from_millis(1_790_000_000_000));
+    let alarm = async |scheduler: &Scheduler| {
+        for _ in 0..2 {
+            scheduler.watch.look(&clock).await;
+            tokio::time::sleep(Duration::from_millis(60)).await;
+        }
+        scheduler.watch.look(&clock).await;
+        scheduler.ops.condition.watchdog.alarm()
+    };
+    let nowhere = RedisServer::connect(&ServerConfig::at("redis://127.0.0.1:1"), "nowhere").unwrap();
+    let away = impatient(memory().await, Arc::new(RedisSchedule::new(nowhere, 1)));
+    assert_eq!(alarm(&away).await, None, "a new process could not reach it either");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("feedfleet.db");
+    let store = SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap();
+    rusqlite::Connection::open(&path).unwrap().execute_batch("ALTER TABLE store RENAME TO elsewhere").unwrap();
+    let stuck = impatient(Arc::new(store), Arc::new(MemorySchedule::default()));
+    let why = alarm(&stuck).await.expect("nobody knows whether feeds are due");
+    assert!(why.contains("it is not known whether feeds are due: the store could not"), "{why}");
 }

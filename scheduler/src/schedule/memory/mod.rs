@@ -144,11 +144,16 @@ impl State {
         self.places.remove(slot);
     }
 
-    fn put(&mut self, slot: Slot, now: Timestamp) -> Result<(), TooMany> {
-        match self.places.find(slot.feed) {
-            Some((_, HeapPosition { standing: Standing::Woken, .. })) => {
+    fn put(&mut self, slot: Slot, raises: bool, now: Timestamp) -> Result<(), TooMany> {
+        match self.places.find(slot.feed).map(|(_, place)| place) {
+            Some(HeapPosition { standing: Standing::Woken, .. }) => {
                 self.wait(slot.feed, slot.due_at.min(now), Band::Urgent)
             }
+            Some(place) if place.standing == Standing::Waiting && !raises => {
+                let at = self.time(place.band, place.at);
+                self.wait(slot.feed, slot.due_at.min(at), slot.band.min(place.band))
+            }
+            Some(place) if place.standing == Standing::Parked && place.band < slot.band && !raises => Ok(()),
             _ => self.wait(slot.feed, slot.due_at, slot.band),
         }
     }
@@ -322,7 +327,12 @@ impl MemorySchedule {
 impl Schedule for MemorySchedule {
     async fn put(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
         let mut state = self.at(now);
-        Ok(slots.iter().try_for_each(|slot| state.put(*slot, now))?)
+        Ok(slots.iter().try_for_each(|slot| state.put(*slot, false, now))?)
+    }
+
+    async fn put_off(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
+        let mut state = self.at(now);
+        Ok(slots.iter().try_for_each(|slot| state.put(*slot, true, now))?)
     }
 
     async fn lower(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
@@ -425,7 +435,7 @@ mod tests {
         for round in 0..3 {
             let feeds: Vec<FeedId> = (0..5_000).map(|n| FeedId(round * 1_000_000_007 + n)).collect();
             for feed in &feeds {
-                state.put(Slot { feed: *feed, due_at: now, band: Band::Steady }, now).unwrap();
+                state.put(Slot { feed: *feed, due_at: now, band: Band::Steady }, false, now).unwrap();
             }
             let claims = state.claim_due(now, usize::MAX, Duration::from_secs(9));
             let mut claimed: Vec<FeedId> = claims.into_iter().map(|claim| claim.feed).collect();

@@ -74,11 +74,14 @@ struct Scripts {
     begin_rebuild: Script,
     finish_rebuild: Script,
     layout: Script,
+    configurations: Script,
     drop: Script,
 }
 
 /// The maximum number of feeds or hosts per call, so that no script blocks the server for long.
 const AT_ONCE: usize = 500;
+/// How long the configuration of a scheduler is kept that notes it no more.
+const CONFIGURATION_KEPT: Duration = Duration::from_secs(30);
 /// The maximum absolute rank. The scripts reserve lower ones for woken feeds, and use the fraction for the band.
 const RANK_LIMIT: i64 = (1 << 49) - 1;
 
@@ -148,6 +151,7 @@ impl RedisSchedule {
                 begin_rebuild: script!("begin_rebuild.lua"),
                 finish_rebuild: script!("finish_rebuild.lua"),
                 layout: script!("layout.lua"),
+                configurations: script!("configurations.lua"),
                 drop: script!("drop.lua"),
             },
         }
@@ -294,7 +298,12 @@ fn time(millis: i64) -> Option<Timestamp> {
 #[async_trait]
 impl Schedule for RedisSchedule {
     async fn put(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
-        self.eval_slots::<()>("put feeds", &self.scripts.put, slots, &[self.time(now)]).await?;
+        self.eval_slots::<()>("put feeds", &self.scripts.put, slots, &[self.time(now), 0]).await?;
+        Ok(())
+    }
+
+    async fn put_off(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
+        self.eval_slots::<()>("put feeds off", &self.scripts.put, slots, &[self.time(now), 1]).await?;
         Ok(())
     }
 
@@ -396,6 +405,14 @@ impl ScheduleView for RedisSchedule {
 
     async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError> {
         self.some_taken(limit).await
+    }
+
+    async fn configurations(&self, own: &str) -> Result<Vec<String>, ScheduleError> {
+        let key = format!("{}:schedule:configurations", self.home.tag);
+        let noted = self.server.eval(self.home.slot, &self.scripts.configurations, |call, _| {
+            call.key(&key).arg(own).arg(millis(CONFIGURATION_KEPT));
+        });
+        noted.await.map_err(|error| self.failed("note a configuration", error))
     }
 
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError> {

@@ -7,6 +7,7 @@ use common::redis::testing::{CuttingProxy, PrivateServer, shared};
 
 use super::*;
 use crate::schedule::Band;
+use crate::upkeep::configurations::Configurations;
 
 crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 1).on_callers_time() });
 
@@ -222,4 +223,21 @@ async fn what_is_due_is_decided_by_the_servers_clock_whatever_callers_say() {
     let early = schedule.claim_due(now.after(hour * 2), 10, LEASE).await.unwrap();
     assert_eq!(early.iter().map(|claim| claim.feed.0).collect::<Vec<_>>(), [1]);
     assert_eq!(schedule.depth(now.before(hour)).await.unwrap().feeds, 2);
+}
+
+#[tokio::test]
+async fn schedulers_see_each_others_configurations_while_they_run() {
+    let private = PrivateServer::started(&[]);
+    let [one, two] = [(); 2].map(|()| RedisSchedule::new(private.client("configurations"), 2));
+    let [mut first, mut second] = [(); 2].map(|()| Configurations::default());
+    first.compare("0f", &one).await.unwrap();
+    second.compare("0f", &two).await.unwrap();
+    assert!(!first.differ() && !second.differ());
+    second.compare("1e", &two).await.unwrap();
+    first.compare("0f", &one).await.unwrap();
+    assert!(first.differ() && second.differ());
+    // What the second one had before is forgotten half a minute after it was noted last.
+    private.cli(&["ZADD", "{configurations}:schedule:configurations", "1", "0f", "1", "1e"]);
+    first.compare("0f", &one).await.unwrap();
+    assert!(!first.differ());
 }
