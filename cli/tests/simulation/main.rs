@@ -60,9 +60,9 @@ fn every_call_fails_once(every: u64, life: impl Fn(Box<dyn Weather>) -> Verdict)
     let (mut tried, mut total) = (0, Counts::default());
     let mut findings = Vec::new();
     for plan in plans() {
-        for at in (first..last).step_by(usize::try_from(every).unwrap()) {
+        for at in (first..last).step_by(usize::try_from(every).expect("few")) {
             tried += 1;
-            let verdict = life(Box::new(Planned::new(usize::try_from(at).unwrap(), plan)));
+            let verdict = life(Box::new(Planned::new(usize::try_from(at).expect("few"), plan)));
             total.add(&verdict.counts);
             if !verdict.broken.is_empty() {
                 println!("call {at}, {plan:?}:\n  {}", verdict.broken.join("\n  "));

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::poll::intake::probe;
 use crate::schedule::Schedule;
+use crate::schedule::memory::MemorySchedule;
 use crate::schedule::redis::RedisSchedule;
 
 const PATIENCE: Duration = Duration::from_secs(120);
