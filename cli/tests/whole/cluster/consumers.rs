@@ -74,15 +74,19 @@ impl Consumer {
         rows.unwrap_or_default()
     }
 
-    /// Waits until it has the last of these events in an epoch; returns the sequence numbers that it stored of that epoch.
+    /// Waits until it has the last of these events in an epoch, as long as it stores any: it writes each event to the disk. Returns the
+    /// sequence numbers that it stored of that epoch.
     pub(super) async fn wait_for_all(&self, epoch: &str, events: &[i64]) -> Vec<i64> {
-        let deadline = Instant::now() + PATIENCE;
+        let (mut known, mut deadline) = (0, Instant::now() + PATIENCE);
         loop {
             let file = sqlx::sqlite::SqliteConnectOptions::new().filename(&self.file).busy_timeout(PATIENCE);
             let mut connection = file.connect().await.unwrap();
             let rows = sqlx::query_scalar("SELECT seq FROM event WHERE epoch = ? ORDER BY position").bind(epoch);
             let stored: Vec<i64> = rows.fetch_all(&mut connection).await.unwrap();
             connection.close().await.unwrap();
+            if stored.len() > known {
+                (known, deadline) = (stored.len(), Instant::now() + PATIENCE);
+            }
             if stored.last() >= events.last() || Instant::now() > deadline {
                 return stored;
             }

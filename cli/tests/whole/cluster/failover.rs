@@ -64,7 +64,12 @@ pub(super) async fn assert_nothing_lost(
         load.manners(&log, &[])
     );
     assert_eq!((lost.len(), doubled, twice), (0, 0, 0), "{lost:?}");
-    assert_eq!(followed, events, "the consumer has every event, once and in order");
+    assert!(
+        followed == events,
+        "the consumer has every event, once and in order: {} of {}",
+        followed.len(),
+        events.len()
+    );
     assert!(throttled > 0, "no host was held");
     let last: Vec<Record> = log.iter().filter(|record| record.wall >= settled).cloned().collect();
     let silence = load.longest_silence(&last, until);
