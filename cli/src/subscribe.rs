@@ -40,8 +40,9 @@ pub(crate) enum SubscriptionCommand {
 /// `subscription add`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-    Requests are signed as Standard Webhooks defines it: verify them with the `standardwebhooks` library of your language, and skip\n\
-    a webhook-id that you have seen. Any 2xx status accepts a request.\n\n\
+    Requests are signed as Standard Webhooks defines it: verify them with the `standardwebhooks`\n\
+    library of your language, and skip a webhook-id that you have seen. The packages for Python and\n\
+    JavaScript verify HMAC-SHA256 only, not Ed25519. Any 2xx status accepts a request.\n\n\
     feedfleet subscription add https://example.com/hook --label news --kind entry.new")]
 pub(crate) struct AddArgs {
     /// Where requests go

@@ -146,6 +146,17 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_signed_with_ed25519_as_in_the_specification() {
+        // The specification shows the signature; the key and the request are those of the server of its authors.
+        let private = "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg==";
+        let secret = WebhookSecret::parse(private).unwrap();
+        let signature = secret.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
+        let expected = "v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7TBAg==";
+        assert_eq!((signature.as_str(), secret.reveal().as_str()), (expected, private));
+        assert_eq!(secret.public_key().unwrap(), "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=");
+    }
+
+    #[test]
     fn a_notification_of_the_hub_is_signed_as_in_rfc_4231() {
         let signature = hub_signature("Jefe", b"what do ya want for nothing?");
         assert_eq!(signature, "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");

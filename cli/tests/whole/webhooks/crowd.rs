@@ -1,6 +1,11 @@
 //! Many targets, of which some never answer, fail, or drip: the others do not notice.
 
-use common::time::Timestamp;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::time::{Clock, SystemClock, Timestamp};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::receiver::Received;
 use super::{Receiver, Reply, busy, home, operator, received};
@@ -81,6 +86,80 @@ async fn slow_and_dead_targets_delay_nobody_else() {
     for number in 0..3 * bad {
         let receiver = [dead, failing, dripping][number / bad];
         assert!(!receiver.log(&format!("/{number}")).is_empty(), "target {number} was tried");
+    }
+    fleet.kill();
+}
+
+/// A server whose responses begin, and whose heads never end: a byte every 100 ms.
+struct DrippingHead {
+    address: SocketAddr,
+    starts: Arc<Mutex<Vec<Timestamp>>>,
+}
+
+impl DrippingHead {
+    async fn listen() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let starts: Arc<Mutex<Vec<Timestamp>>> = Arc::default();
+        let log = Arc::clone(&starts);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                log.lock().unwrap().push(SystemClock.now());
+                tokio::spawn(async move {
+                    let _ = stream.read(&mut [0; 4096]).await;
+                    let mut bytes: &[u8] = b"HTTP/1.1 204 No Content\r\nx: ";
+                    while stream.write_all(bytes).await.is_ok() {
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        bytes = b"x";
+                    }
+                });
+            }
+        });
+        DrippingHead { address, starts }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_target_host_gets_more_requests_at_once_or_sooner_than_its_limits_allow() {
+    const PARALLEL: usize = 4;
+    let limits = format!("timeout = \"6s\"\ntarget_gap = \"500ms\"\ntarget_parallel = {PARALLEL}");
+    let home = home(&limits);
+    let (silent, good, dripping) = (Receiver::listen().await, Receiver::listen().await, DrippingHead::listen().await);
+    let (_origin, urls) = busy(1).await;
+    let mut fleet = home.start(&[]);
+    let mut silent_paths = Vec::new();
+    for number in 0..20 {
+        let path = format!("/{number}");
+        silent.set(&path, &[Reply::Hang]);
+        operator(&home, &fleet, &["subscription", "add", &silent.url(&path)]);
+        let target = format!("http://{}{path}", dripping.address);
+        operator(&home, &fleet, &["subscription", "add", &target]);
+        silent_paths.push(path);
+    }
+    operator(&home, &fleet, &["subscription", "add", &good.url("/good")]);
+    operator(&home, &fleet, &["feed", "add", &urls[0]]);
+    // Each host has more than two rounds of timeouts by then.
+    let at_silent = |receiver: &Receiver| -> Vec<Timestamp> {
+        silent_paths.iter().flat_map(|path| receiver.log(path)).map(|request| request.at).collect()
+    };
+    let wanted = 2 * PARALLEL + 1;
+    let starts = fleet
+        .wait_for("requests to both hosts", async |_| {
+            let both = [at_silent(&silent), dripping.starts.lock().unwrap().clone()];
+            both.iter().all(|starts| starts.len() >= wanted).then_some(both)
+        })
+        .await;
+    assert!(!good.log("/good").is_empty(), "others do not wait for these");
+    for mut starts in starts {
+        starts.sort();
+        // A request that never ends has its slot for 6 s. What is measured is the arrival, which may be late on a busy machine.
+        let at_once = |from: &Timestamp| {
+            let until = from.after(Duration::from_secs(4));
+            starts.iter().filter(|at| (*from..until).contains(*at)).count()
+        };
+        assert_eq!(starts.iter().map(at_once).max(), Some(PARALLEL), "{starts:?}");
+        let mut gaps = starts.windows(2).map(|pair| pair[1].since(pair[0]));
+        assert!(gaps.all(|gap| gap >= Duration::from_millis(150)), "{starts:?}");
     }
     fleet.kill();
 }

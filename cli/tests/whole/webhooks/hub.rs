@@ -23,7 +23,7 @@ use crate::harness::{Fleet, Home};
 
 /// What a path answers to the question whether it wants a subscription.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Says {
+pub(super) enum Says {
     /// The challenge.
     Challenge,
     /// A good status with something else.
@@ -36,12 +36,12 @@ enum Says {
 
 /// A request that the subscriber got.
 #[derive(Clone, Debug)]
-struct Got {
+pub(super) struct Got {
     method: Method,
     path: String,
     query: HashMap<String, String>,
     headers: HeaderMap,
-    body: Bytes,
+    pub(super) body: Bytes,
 }
 
 impl Got {
@@ -49,14 +49,14 @@ impl Got {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    fn asks(&self, name: &str) -> &str {
+    pub(super) fn asks(&self, name: &str) -> &str {
         self.query.get(name).map_or("", String::as_str)
     }
 }
 
 /// A subscriber whose answers are scripted.
 #[derive(Clone)]
-struct Subscriber {
+pub(super) struct Subscriber {
     address: SocketAddr,
     inside: Arc<Mutex<Inside>>,
 }
@@ -70,7 +70,7 @@ struct Inside {
 }
 
 impl Subscriber {
-    async fn listen() -> Self {
+    pub(super) async fn listen() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let subscriber = Subscriber { address: listener.local_addr().unwrap(), inside: Arc::default() };
         let router = Router::new().fallback(receive).with_state(subscriber.clone());
@@ -78,27 +78,27 @@ impl Subscriber {
         subscriber
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(super) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    fn say(&self, path: &str, says: Says) {
+    pub(super) fn say(&self, path: &str, says: Says) {
         self.inside.lock().unwrap().says.insert(path.to_owned(), says);
     }
 
     /// Requests of a method to a path.
-    fn got(&self, method: &Method, path: &str) -> Vec<Got> {
+    pub(super) fn got(&self, method: &Method, path: &str) -> Vec<Got> {
         let inside = self.inside.lock().unwrap();
         inside.log.iter().filter(|got| got.method == method && got.path == path).cloned().collect()
     }
 
     /// Waits for this number of questions at a path.
-    async fn asked(&self, fleet: &mut Fleet, path: &str, count: usize) -> Vec<Got> {
+    pub(super) async fn asked(&self, fleet: &mut Fleet, path: &str, count: usize) -> Vec<Got> {
         fleet.wait_for("a question", async |_| at_least(self.got(&Method::GET, path), count)).await
     }
 
     /// Waits for this number of notifications at a path.
-    async fn notified(&self, fleet: &mut Fleet, path: &str, count: usize) -> Vec<Got> {
+    pub(super) async fn notified(&self, fleet: &mut Fleet, path: &str, count: usize) -> Vec<Got> {
         fleet.wait_for("a notification", async |_| at_least(self.got(&Method::POST, path), count)).await
     }
 }
@@ -134,25 +134,28 @@ async fn receive(
     }
 }
 
+/// Lines of the section `delivery` that open a hub.
+pub(super) const OPEN_HUB: &str = "hub = \"open\"\nhub_lease_min = \"1s\"\n[api]\npublic_url = \"http://hub.example\"";
+
 /// A home with an open hub.
-fn hub_home() -> Home {
-    home("hub = \"open\"\nhub_lease_min = \"1s\"\n[api]\npublic_url = \"http://hub.example\"")
+pub(super) fn hub_home() -> Home {
+    home(OPEN_HUB)
 }
 
 /// Sends a request to the hub; returns its status.
-async fn ask(fleet: &Fleet, fields: &[(&str, &str)]) -> u16 {
+pub(super) async fn ask(fleet: &Fleet, fields: &[(&str, &str)]) -> u16 {
     let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
     let request = fleet.client.post(format!("{}/hub", fleet.api));
     let request = request.header("content-type", "application/x-www-form-urlencoded").body(body);
     request.send().await.unwrap().status().as_u16()
 }
 
-fn wish<'a>(mode: &'a str, topic: &'a str, callback: &'a str) -> [(&'static str, &'a str); 3] {
+pub(super) fn wish<'a>(mode: &'a str, topic: &'a str, callback: &'a str) -> [(&'static str, &'a str); 3] {
     [("hub.mode", mode), ("hub.topic", topic), ("hub.callback", callback)]
 }
 
 /// Waits until nothing is asked any more; returns the subscriptions.
-async fn settled(home: &Home, fleet: &mut Fleet) -> Vec<Value> {
+pub(super) async fn settled(home: &Home, fleet: &mut Fleet) -> Vec<Value> {
     fleet
         .wait_for("the end of questions", async |fleet| {
             let output = home.command(&["subscription", "list", "--json"]).env("FEEDFLEET_SERVER", &fleet.api).output();

@@ -2,7 +2,9 @@
 
 mod crowd;
 pub(crate) mod examples;
+mod guard;
 mod hub;
+mod hub_cases;
 mod kills;
 pub(crate) mod receiver;
 
@@ -256,47 +258,6 @@ async fn a_target_that_wants_no_more_or_fails_for_too_long_is_disabled_with_an_e
     operator(&home, &fleet, &["subscription", "resume", "2"]);
     let log = received(&mut fleet, &receiver, "/down", tried + 1).await;
     assert_eq!(log[tried].events()[0]["seq"], log[0].events()[0]["seq"], "nothing is skipped after {cursor}");
-    fleet.stop();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn targets_inside_of_the_network_get_no_connection() {
-    let receiver = Receiver::listen().await;
-    let (_origin, urls) = busy(1).await;
-    // The origin's network is open, the receiver's is not; both are on loopback.
-    let port = receiver.url("").rsplit(':').next().unwrap().to_owned();
-    let [inside, mapped, named] =
-        ["127.0.0.1", "[::ffff:127.0.0.1]", "localhost"].map(|host| format!("http://{host}:{port}/hook"));
-    let home = home("give_up_after = \"1h\"");
-    let fleet = home.start(&[&urls[0]]);
-    operator(&home, &fleet, &["subscription", "add", &inside, "--after", "0"]);
-    fleet.stop();
-    let open = receiver.log("/hook").len();
-    let config = std::fs::read_to_string(home.path("config.toml")).unwrap();
-    let closed = config.replace("allow_networks = [\"127.0.0.0/8\"]", "allow_networks = [\"10.0.0.0/8\"]");
-    assert_ne!(config, closed);
-    std::fs::write(home.path("config.toml"), closed).unwrap();
-    let mut fleet = home.start(&[]);
-    for target in [&inside, &mapped] {
-        let error = refusal(&home, &fleet, &["subscription", "add", target]);
-        assert!(error.contains("is not a public address") && error.contains("fetch.allow_networks"), "{error}");
-    }
-    for wrong in ["ftp://example.com/", "http://ann:s3cret@example.com/", "example.com"] {
-        let error = refusal(&home, &fleet, &["subscription", "add", wrong]);
-        assert!(error.contains("cannot send to") && !error.contains("s3cret"), "{error}");
-    }
-    // A name is judged when it is dialled, and so is a target from before the network was closed.
-    operator(&home, &fleet, &["subscription", "add", &named, "--after", "0"]);
-    operator(&home, &fleet, &["subscription", "replay", "1", "--after", "0"]);
-    for id in ["1", "2"] {
-        fleet
-            .wait_for("a refused delivery", async |fleet| {
-                let shown = operator(&home, fleet, &["subscription", "show", id]);
-                (shown["last"]["outcome"] == "refused").then_some(())
-            })
-            .await;
-    }
-    assert_eq!(receiver.log("/hook").len(), open, "nothing arrived");
     fleet.stop();
 }
 

@@ -62,7 +62,8 @@ impl Received {
 pub(crate) struct Receiver {
     addresses: Arc<[SocketAddr]>,
     state: Arc<Mutex<Inside>>,
-    in_flight: Arc<InFlight>,
+    /// Of each host.
+    in_flight: Arc<[Arc<InFlight>]>,
 }
 
 /// Requests that are being answered.
@@ -109,9 +110,10 @@ impl Receiver {
             listeners.push(tokio::net::TcpListener::bind(address).await.unwrap());
         }
         let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
-        let receiver = Receiver { addresses, state: Arc::default(), in_flight: Arc::default() };
-        for listener in listeners {
-            let router = Router::new().fallback(receive).with_state(receiver.clone());
+        let in_flight = listeners.iter().map(|_| Arc::default()).collect();
+        let receiver = Receiver { addresses, state: Arc::default(), in_flight };
+        for (host, listener) in listeners.into_iter().enumerate() {
+            let router = Router::new().fallback(receive).with_state((receiver.clone(), host));
             tokio::spawn(async move { axum::serve(listener, router).await });
         }
         receiver
@@ -130,9 +132,9 @@ impl Receiver {
         self.state.lock().unwrap().replies.insert(path.to_owned(), replies.to_vec());
     }
 
-    /// The largest number of requests that were answered at once.
+    /// The largest number of requests that were answered at once by one host.
     pub(crate) fn most_at_once(&self) -> usize {
-        self.in_flight.most.load(Ordering::SeqCst)
+        self.in_flight.iter().map(|host| host.most.load(Ordering::SeqCst)).max().unwrap_or(0)
     }
 
     /// The requests to a path, in order.
@@ -154,9 +156,14 @@ impl Receiver {
     }
 }
 
-async fn receive(State(receiver): State<Receiver>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+async fn receive(
+    State((receiver, host)): State<(Receiver, usize)>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     let status = |status| StatusCode::from_u16(status).unwrap();
-    let answering = Answering::begin(&receiver.in_flight);
+    let answering = Answering::begin(&receiver.in_flight[host]);
     match receiver.note(&uri, headers, body) {
         Reply::Status(code @ 300..400) => (status(code), [("location", "/elsewhere")]).into_response(),
         Reply::Status(code) => (status(code), format!("answered {code}\u{1b}[31m")).into_response(),

@@ -17,7 +17,7 @@ use crate::session::Caller;
 use crate::state::Api;
 
 /// The routes that a token with labels may use.
-pub(crate) const OPEN: [&str; 51] = [
+pub(crate) const OPEN: [&str; 52] = [
     "/api/v1/feeds",
     "/api/v1/feeds/bulk",
     "/api/v1/feeds/lookup",
@@ -66,6 +66,7 @@ pub(crate) const OPEN: [&str; 51] = [
     "/subscriptions/{id}/pause",
     "/subscriptions/{id}/resume",
     "/subscriptions/{id}/rotate",
+    "/subscriptions/{id}/change",
     "/subscriptions/{id}/replay",
     "/subscriptions/{id}/remove",
     // Leads to the first page that it may open.

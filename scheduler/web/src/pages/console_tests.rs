@@ -10,7 +10,7 @@ use store::{AuditLine, AuditPage};
 use crate::testing::Fleet;
 
 /// Sends a form and opens the page that it leads to; returns where that is, and its text.
-async fn send(fleet: &Fleet, path: &str, fields: &[(&str, &str)]) -> (String, String) {
+pub(super) async fn send(fleet: &Fleet, path: &str, fields: &[(&str, &str)]) -> (String, String) {
     let (status, to, text) = sent(fleet, path, fields).await;
     assert_eq!(status, 303, "{path}: {text}");
     let (status, _, page) = fleet.call("GET", &to, &[("accept", "text/html")], "").await;
@@ -19,7 +19,7 @@ async fn send(fleet: &Fleet, path: &str, fields: &[(&str, &str)]) -> (String, St
 }
 
 /// Sends a form; returns the status, where it leads, and what it answers itself.
-async fn sent(fleet: &Fleet, path: &str, fields: &[(&str, &str)]) -> (u16, String, String) {
+pub(super) async fn sent(fleet: &Fleet, path: &str, fields: &[(&str, &str)]) -> (u16, String, String) {
     let pairs = fields.iter().map(|(name, value)| format!("{name}={}", super::query::encoded(value)));
     let body = pairs.collect::<Vec<_>>().join("&");
     let headers = [("content-type", "application/x-www-form-urlencoded"), ("sec-fetch-site", "same-origin")];

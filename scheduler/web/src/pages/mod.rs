@@ -40,6 +40,9 @@ mod shown;
 #[cfg(test)]
 mod state_tests;
 mod status;
+mod subscription_form;
+#[cfg(test)]
+mod subscription_tests;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
@@ -117,6 +120,7 @@ pub(crate) fn served() -> Routes<Pages> {
         .route("/subscriptions/{id}/pause", post(subscriptions::pause))
         .route("/subscriptions/{id}/resume", post(subscriptions::resume))
         .route("/subscriptions/{id}/rotate", post(subscriptions::rotate))
+        .route("/subscriptions/{id}/change", post(subscriptions::change))
         .route("/subscriptions/{id}/replay", post(subscriptions::replay))
         .route("/subscriptions/{id}/remove", post(subscriptions::remove))
         .route("/docs/api", get(docs::page))

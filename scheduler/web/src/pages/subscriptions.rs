@@ -10,12 +10,14 @@ use axum::response::{IntoResponse, Response};
 use common::outcome::DeliveryOutcome;
 use common::policy::Category;
 use common::time::Timestamp;
+use common::webhook::SignatureKind;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::form::{Fields, object};
 use super::frame::{Frame, answer, see_other};
 use super::paging::Paging;
+use super::subscription_form::{self, Wanted};
 use super::words::{self, Moment};
 use crate::api::audit::{Subject, Who};
 use crate::api::subscriptions::{self as subscriptions, ChangeBody, ListParams, ReplayBody, SubscriptionId};
@@ -24,7 +26,7 @@ use crate::listing::named;
 use crate::request::{Body, Params, fields, parsed};
 use crate::state::{Api, State};
 use scheduler::delivery::view::SubscriptionView;
-use store::{Delivery, DeliveryFormat, Subscription, SubscriptionState};
+use store::{Delivery, DeliveryFormat, Subscription, SubscriptionKind, SubscriptionState};
 
 #[derive(Template)]
 #[template(path = "pages/subscriptions.html")]
@@ -35,6 +37,7 @@ struct SubscriptionsPage {
     sort: Order,
     paging: Paging,
     done: &'static str,
+    wanted: Wanted,
 }
 
 common::named! {
@@ -110,7 +113,8 @@ pub(super) async fn list(
         if sort == Order::Id { as_added(api, &params).await? } else { sorted(&api, sort, &params).await? };
     let done = if params.done.as_deref() == Some("removed") { "The subscription is removed." } else { "" };
     let rows = views.into_iter().map(|view| row(view, frame.now)).collect();
-    let page = SubscriptionsPage { frame: frame.around("subscriptions"), rows, count, sort, paging, done };
+    let (frame, wanted) = (frame.around("subscriptions"), Wanted::default());
+    let page = SubscriptionsPage { frame, rows, count, sort, paging, done, wanted };
     answer(StatusCode::OK, &page)
 }
 
@@ -208,6 +212,7 @@ struct SubscriptionPage {
     next_try: Option<Moment>,
     deliveries: Vec<DeliveryLine>,
     done: &'static str,
+    wanted: Wanted,
 }
 
 struct DeliveryLine {
@@ -223,6 +228,11 @@ struct DeliveryLine {
 impl SubscriptionPage {
     fn is_active(&self) -> bool {
         self.view.state == SubscriptionState::Active
+    }
+
+    /// Subscribers of the hub say themselves what they want.
+    fn is_webhook(&self) -> bool {
+        self.view.kind == SubscriptionKind::Webhook
     }
 }
 
@@ -245,6 +255,7 @@ pub(super) async fn page(
         Some("pause") => "It is paused. Events wait as long as they are kept.",
         Some("resume") => "It is resumed.",
         Some("replay") => "The events are sent again.",
+        Some("change") => "It is changed.",
         _ => "",
     };
     let axum::Json(deliveries) = subscriptions::deliveries(State(api), SubscriptionId(id)).await?;
@@ -276,6 +287,7 @@ fn show(
         next_try: view.next_try.map(moment),
         deliveries: deliveries.iter().map(|delivery| line(delivery, now)).collect(),
         done,
+        wanted: Wanted::of(&view),
         view,
         frame: frame.around("subscriptions"),
     };
@@ -318,17 +330,7 @@ pub(super) async fn add(
     frame: Frame,
     sent: Fields,
 ) -> Result<Response, ApiError> {
-    let text = |name: &str| sent.get(name).map(|text| json!(text));
-    let filter = ["kind", "feed", "host", "label", "category", "language", "q"];
-    let filter = filter.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?))).collect();
-    let body = fields(object([
-        ("kind", Some(json!("webhook"))),
-        ("target", text("target")),
-        ("filter", Some(Value::Object(filter))),
-        ("format", text("format")),
-        ("batch", whole(&sent, "batch")?),
-        ("delay", sent.seconds("delay")?.map(|seconds| json!(seconds))),
-    ]))?;
+    let body = fields(subscription_form::added(&sent, frame.now)?)?;
     let view = subscriptions::added(&api, &who, body).await?;
     let subject = Extension(Subject(format!("subscriptions/{}", view.id)));
     // With what is at hand: nothing may fail now, because the secret is shown this once.
@@ -336,9 +338,12 @@ pub(super) async fn add(
     Ok((subject, page).into_response())
 }
 
-fn whole(sent: &Fields, name: &str) -> Result<Option<Value>, ApiError> {
-    let accepted = |_| ApiError::bad(format!("{name} must be a whole number"));
-    sent.get(name).map(|text| text.parse::<u32>().map(|number| json!(number)).map_err(accepted)).transpose()
+/// `POST /subscriptions/{id}/change`: its target and its filter, and how events are sent.
+pub(super) async fn change(State(api): State<Api>, Path(id): Path<String>, sent: Fields) -> Result<Response, ApiError> {
+    let id = number(&id)?;
+    let body: ChangeBody = fields(subscription_form::changed(&sent)?)?;
+    subscriptions::change(State(api), SubscriptionId(id), Body(body)).await.map(drop)?;
+    Ok(see_other(&format!("../{id}?done=change")))
 }
 
 /// `POST /subscriptions/{id}/pause`
@@ -372,15 +377,7 @@ pub(super) async fn replay(
     sent: Fields,
 ) -> Result<Response, ApiError> {
     let id = number(&id)?;
-    let ago = sent.seconds("ago")?.map(std::time::Duration::try_from_secs_f64).transpose();
-    let ago = ago.map_err(|_| ApiError::bad("ago must be a duration, such as 90s, 15m or 2h 30m"))?;
-    let after = sent.get("after").map(|text| {
-        text.parse::<i64>().map_err(|_| ApiError::bad("after must be the number of an event; 0 is the oldest"))
-    });
-    let body: ReplayBody = fields(object([
-        ("since", ago.map(|ago| json!(frame.now.before(ago)))),
-        ("after", after.transpose()?.map(|after| json!(after))),
-    ]))?;
+    let body: ReplayBody = fields(object(subscription_form::start(&sent, frame.now)?))?;
     subscriptions::replay(State(api), SubscriptionId(id), Body(body)).await.map(drop)?;
     Ok(see_other(&format!("../{id}?done=replay")))
 }
