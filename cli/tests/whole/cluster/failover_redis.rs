@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use common::config::ServerConfig;
-use common::host_gate::redis::RedisGate;
 use common::host_gate::GateUpkeep;
+use common::host_gate::redis::RedisGate;
 use common::redis::testing::cluster::Clustered;
 use common::redis::testing::groups::Watched;
 use common::redis::{RedisServer, Slot};
