@@ -73,6 +73,10 @@ use tokio::runtime::Runtime;
 use client::Refused;
 use common::config::ConfigError;
 
+/// Chosen by measurement: `docs/performance.md`.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Polls RSS, Atom and JSON feeds on time and politely.
 #[derive(Debug, Parser)]
 #[command(
