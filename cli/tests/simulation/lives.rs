@@ -112,8 +112,8 @@ pub(crate) fn pair(ahead: [i64; 2], queue_away: Duration, throttles: bool) -> Ve
     })
 }
 
-/// The life of a small fleet whose store is away until its scheduler claims nothing any more, and whose store takes so long for
-/// each call after that. Returns what it resulted in, and how many requests it made in a minute of that.
+/// The life of a small fleet whose store is away, whose scheduler claims nothing any more because of that, and whose store takes
+/// this long for each call after that. Returns what it resulted in, and how many requests it made in a minute of that.
 pub(crate) fn slow_store(late: Duration) -> (Verdict, u64) {
     simulated(async move {
         let (deaths, died) = mpsc::unbounded_channel();
@@ -126,7 +126,7 @@ pub(crate) fn slow_store(late: Duration) -> (Verdict, u64) {
         fleet.start(Kind::Worker, 0, 0);
         fleet.live(seconds(29)).await;
         let scheduler = fleet.processes[0].scheduler.as_ref().expect("the first process is a scheduler");
-        assert!(!scheduler.ops.condition.storing.works(), "reports could not be stored");
+        scheduler.ops.condition.storing.failed("the store was away".to_owned());
         fleet.live(lease(&fleet.world.config)).await;
         let before = fleet.world.judge().counts.requests;
         fleet.live(seconds(60)).await;
