@@ -14,8 +14,9 @@ FROM ${BASE} AS build
 WORKDIR /source
 COPY . .
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
-# aws-lc, SQLite and zstd are written in C; the slim image includes a C compiler.
+# aws-lc, jemalloc, SQLite and zstd are written in C; the slim image includes a C compiler, but not make.
 RUN if [ ! -x prebuilt/feedfleet ]; then \
+      apt-get update && apt-get install -y --no-install-recommends make && rm -rf /var/lib/apt/lists/* && \
       cargo build --release --locked -p cli && install -D -s target/release/feedfleet prebuilt/feedfleet; \
     fi
 # The program, its shared libraries and their loader, CA certificates, and one user.
