@@ -277,7 +277,7 @@ async fn walk(
         let mut sql = Statement::default();
         let dialect = source.dialect();
         sql.push("SELECT ").push(dialect.columns).push(" FROM (SELECT ");
-        sql.push(dialect.columns).push(", category, failure FROM feeds");
+        sql.push(dialect.columns).push(", failure FROM feeds");
         stretch.rows(&mut sql, query, dialect, (lead, index));
         sql.int(most).push(") AS walked WHERE true");
         filter(&mut sql, query, dialect);
