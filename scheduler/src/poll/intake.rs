@@ -191,7 +191,8 @@ impl Intake {
                 }
                 // Wakes the loop, which begins the batch.
                 () = tokio::time::sleep_until(ripe), if waits_for_others => {}
-                _ = probes.tick(), if !self.results.condition.storing.works() => self.begin_probe(&mut state, false, clock),
+                // Always, so that the loop notices a latch whoever closed it.
+                _ = probes.tick() => self.begin_probe(&mut state, false, clock),
                 received = self.results.reports.receive(), if !resting && !state.gathered.is_full() => match received {
                     Ok(first) => self.take(&mut state, first, clock, stop).await,
                     Err(error) => self.note(&mut state, Err(error.into())),
