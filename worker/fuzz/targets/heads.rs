@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::document::Validators;
 use common::host::{HostConfig, HostRules};
 use common::host_gate::memory::MemoryGate;
-use common::host_gate::{ExtraRequest, HostGate, LoadMark, Ticket};
+use common::host_gate::{ExtraRequest, GateUpkeep, HostGate, LoadMark, Ticket};
 use common::job::FetchJob;
 use common::known::KnownEntries;
 use common::report::Outcome;
