@@ -107,6 +107,14 @@ def measure(address):
     return slow_pages
 
 
+def until_scheduled(fleet):
+    """Waits until the schedule is filled, which a cluster's scheduler does after it is ready: lists by due time wait for the same server."""
+    before = None
+    while (scheduled := fleet.call("GET", "/api/v1/stats")["scheduled"]) != before:
+        before = scheduled
+        time.sleep(5)
+
+
 def main():
     program, store_bench = sys.argv[1:]
     cluster = has_servers()
@@ -128,6 +136,7 @@ def main():
         print(f"{FEEDS:,} feeds, {ENTRIES:,} entries, {'PostgreSQL' if cluster else 'SQLite'}", flush=True)
         fleet = Fleet(program, folder, "[api]\nstatus_per_minute = 1000000\n", cluster, ["scheduler"], fill)
         try:
+            until_scheduled(fleet)
             slow = measure(fleet.address)
         finally:
             fleet.stop()
