@@ -191,7 +191,7 @@ impl Intake {
                 }
                 // Wakes the loop, which begins the batch.
                 () = tokio::time::sleep_until(ripe), if waits_for_others => {}
-                // Always, so that the loop notices a latch whoever closed it.
+                // Ticks while reports can be stored too, so that the loop notices when something else has stopped claims.
                 _ = probes.tick() => self.begin_probe(&mut state, false, clock),
                 received = self.results.reports.receive(), if !resting && !state.gathered.is_full() => match received {
                     Ok(first) => self.take(&mut state, first, clock, stop).await,
