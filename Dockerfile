@@ -15,6 +15,7 @@ WORKDIR /source
 COPY . .
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 # aws-lc, jemalloc, SQLite and zstd are written in C; the slim image includes a C compiler, but not make.
+# hadolint ignore=DL3008
 RUN if [ ! -x prebuilt/feedfleet ]; then \
       apt-get update && apt-get install -y --no-install-recommends make && rm -rf /var/lib/apt/lists/* && \
       cargo build --release --locked -p cli && install -D -s target/release/feedfleet prebuilt/feedfleet; \

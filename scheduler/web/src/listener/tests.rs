@@ -24,6 +24,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// A listener, stopped when dropped.
 struct Served {
     address: SocketAddr,
+    /// A permit for each request of `/slow` that has reached its handler.
+    slow: Arc<Semaphore>,
     stop: CancellationToken,
     serving: JoinHandle<io::Result<()>>,
 }
@@ -36,16 +38,22 @@ impl Drop for Served {
 
 async fn served(limits: Limits) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let slow = Arc::new(Semaphore::new(0));
+    let arrived = Arc::clone(&slow);
+    let never = async move || {
+        arrived.add_permits(1);
+        std::future::pending::<&'static str>().await
+    };
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/caller", get(async |ConnectInfo(from): ConnectInfo<SocketAddr>| from.ip().to_string()))
-        .route("/slow", get(std::future::pending::<&'static str>))
+        .route("/slow", get(never))
         .route("/pause", get(async || tokio::time::sleep(PAUSE).await))
         .route("/large", get(async || vec![b'x'; LARGE]))
         .route("/turn", get(async move || until_sent(vec![b'x'; LARGE].into_response(), turn().lock_owned().await)));
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
     let serving = tokio::spawn(serve(listener, router, limits, stop.clone()));
-    Served { address, stop, serving }
+    Served { address, slow, stop, serving }
 }
 
 impl Served {
@@ -192,6 +200,8 @@ async fn health_is_answered_while_all_connections_are_busy() {
     let mut busy = Vec::new();
     for _ in 0..4 {
         busy.push(served.sent(slow).await);
+        // Until its request has arrived, a connection is waiting, and would give way to the next.
+        tokio::time::timeout(PATIENCE, served.slow.acquire()).await.unwrap().unwrap().forget();
     }
     let other = served.asked(b"GET /pause HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert_eq!(other, "HTTP/1.1 503 Service Unavailable");
