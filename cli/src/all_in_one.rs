@@ -142,7 +142,7 @@ impl Fleet {
         Ok(Fleet { config, backends, scheduler, worker: Arc::new(worker), links })
     }
 
-    /// What may be asked of it.
+    /// Returns the fleet's operations.
     pub(crate) fn ops(&self) -> &Arc<Ops> {
         &self.scheduler.ops
     }

@@ -126,7 +126,7 @@ impl Links {
         Some(Relay::new(Arc::clone(store), Box::new(exchange), Arc::clone(clock), Arc::clone(metrics)))
     }
 
-    /// Ends everything in order, at `now`: nobody is asked any more.
+    /// Ends everything in order, at `now`: no host is polled after this.
     pub(crate) async fn close(&self, now: Timestamp) {
         if let Some(gate) = &self.embedded_gate {
             gate.close(now);
@@ -160,8 +160,8 @@ async fn embedded_gate(
     config: &Config,
     clock: &dyn Clock,
 ) -> anyhow::Result<Arc<MemoryGate>> {
-    // A process before this one that did not end in order may have asked any host a moment ago; in a new installation nobody
-    // was asked.
+    // An earlier process that did not end in order may have polled any host a moment ago. In a new installation no host
+    // was polled yet.
     let new_installation = match store {
         Some(store) => store.placements(FeedId(0), 1).await?.is_empty(),
         None => false,

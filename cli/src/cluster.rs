@@ -102,7 +102,7 @@ async fn schedule(
     // Nobody else knows of it yet.
     let _ = scheduler.ops.config_source.set(source);
     let _ = scheduler.ops.sender.set(backends::sender(config, &clock)?);
-    // Servers that are away are no reason to wait: the loops say which, and go on when they are back.
+    // Does not wait for servers that are away: the loops log which ones are missing, and continue when they are back.
     if tokio::time::timeout(FIRST_CONNECTIONS, connected(&links, &*clock)).await.is_ok() {
         // Before anybody can add a feed: the gate of a fleet without any opens at once.
         let _ = scheduler.reconciler.open_gate(clock.now()).await;
@@ -158,7 +158,7 @@ async fn connected(links: &Links, clock: &dyn Clock) {
 /// Runs a worker until a signal.
 pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
     let hangups = Hangups::caught()?;
-    // A worker has no API, and so no token that could guard it: it may listen wherever its health is asked for.
+    // A worker has no API, and so no token that could guard it: its health port may listen on any address.
     let config = configuration(&args.settings, None, args.concurrency)?;
     let mut config = Arc::unwrap_or_clone(config);
     config.api.max_connections = health::CONNECTIONS;

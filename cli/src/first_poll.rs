@@ -128,7 +128,7 @@ impl FirstPoll<'_> {
         Ok(false)
     }
 
-    /// Removes what this command added and what is not a feed of its own. Its number is all that remains.
+    /// Removes what this command added and what turned out not to be a separate feed. Only its number remains.
     async fn take_out(&self, added: &AddedView) -> anyhow::Result<bool> {
         if self.json || !added.new {
             return Ok(false);

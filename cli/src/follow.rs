@@ -23,7 +23,7 @@ const LINES: usize = 1000;
 pub(crate) async fn print_new_entries(store: Arc<dyn Store>, mut after: i64, stop: CancellationToken) {
     let (lines, to_write) = mpsc::channel(LINES);
     let (written, all_written) = oneshot::channel();
-    // A thread of its own, outside of the runtime: writing blocks for as long as the reader likes.
+    // A separate thread, outside of the runtime: writing blocks for as long as the reader does not read.
     std::thread::spawn(move || {
         write(to_write);
         let _ = written.send(());
@@ -35,7 +35,7 @@ pub(crate) async fn print_new_entries(store: Arc<dyn Store>, mut after: i64, sto
         {
             after = last.seq;
             for entry in &page.items {
-                // A closed pipe is the reader's wish; the fleet goes on.
+                // The reader closed the pipe on purpose; the fleet continues.
                 let _ = lines.send(line(entry)).await;
             }
         }

@@ -35,7 +35,7 @@ impl Folder {
     }
 }
 
-/// A feed as an outline, on a line of its own.
+/// Returns a feed as an outline, on a separate line.
 pub(crate) fn outline(feed: &FeedView) -> String {
     let title = plain(feed.title.as_deref().unwrap_or(&feed.url), 500);
     let (title, url) = (escape(title), escape(feed.url.as_str()));

@@ -33,7 +33,7 @@ impl Progress {
         self.done += 1;
     }
 
-    /// So many steps are done.
+    /// Sets the number of steps that are done.
     pub(crate) fn reach(&mut self, done: usize) {
         self.done = done.min(self.total);
     }

@@ -21,13 +21,13 @@ use worker::trace::Exchange;
 
 /// A finished fetch.
 pub(crate) struct Single {
-    /// As a worker would have been asked.
+    /// The job that a worker would have received.
     pub(crate) job: FetchJob,
     /// When it started.
     pub(crate) started: Timestamp,
     /// What went over the wire.
     pub(crate) exchanges: Vec<Exchange>,
-    /// What it came to.
+    /// The outcome of the fetch.
     pub(crate) fetched: Fetched,
     /// The host rules in force.
     pub(crate) rules: Arc<HostRules>,

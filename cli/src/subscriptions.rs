@@ -1,5 +1,5 @@
-//! Files of subscriptions: OPML, or a plain list with a URL a line. In whatever encoding they are; read whole before
-//! anything is done with them, so that a file that is none changes nothing.
+//! Files of subscriptions: OPML, or a plain list with one URL per line, in any encoding. A file is read in full before
+//! it is used, so an invalid file changes nothing.
 
 use std::io::Read;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! How far the older entries of a feed were read: pages that the feed links to (RFC 5005, JSON Feed's `next_url`), one after the
-//! other, each a request of its own that is queued and paced like a poll.
+//! How far the older entries of a feed were read: pages that the feed links to (RFC 5005, JSON Feed's `next_url`), one
+//! after the other. Each page is a separate request, queued and paced like a poll.
 //!
 //! This happens after an overflow, up to the entries that were known before it, and because a person asked for it. Both may be wanted at
 //! once: the pages are read until both have what they want.
@@ -71,7 +71,8 @@ pub struct Step {
     pub is_past: bool,
     /// If the page overlaps: since when the gap that it closes exists. `None`: any.
     pub gap: Option<Timestamp>,
-    /// How reading goes on. `None`: all that is wanted was read, or a limit was reached, or the feed links to no further page.
+    /// Returns how reading continues. `None`: everything that is wanted was read, or a limit was reached, or the feed
+    /// links to no further page.
     pub next: Option<ArchiveRead>,
 }
 
@@ -89,8 +90,9 @@ impl ArchiveRead {
         Some(ArchiveRead { next, since, wished, before, gap, poll_due, read, bytes: 0, entries: 0, failures: 0 })
     }
 
-    /// Begins, or goes on, because a person asks for the entries since a time. What is being read already is read on: from the first
-    /// page if older entries are wanted now, because they were left out. `None` if the feed links to no page.
+    /// Begins or continues because a person requests the entries since a time. A read in progress continues; it starts
+    /// again from the first page if older entries are wanted now, because those were left out. `None` if the feed links
+    /// to no page.
     pub fn wished(
         current: Option<&ArchiveRead>,
         url: &FeedUrl,
@@ -119,7 +121,7 @@ impl ArchiveRead {
         (since, gap): (Timestamp, Timestamp),
         poll_due: Timestamp,
     ) -> Option<Self> {
-        // A gap that is being read goes on to where it began.
+        // A gap that is being read is read up to where it began.
         let since = current.map_or(since, |current| current.since.min(since));
         let recovered = current.filter(|current| !current.before.is_empty());
         let (before, gap) = recovered
@@ -281,7 +283,7 @@ mod tests {
             ArchiveRead::wished(Some(current), &feed(), &onward, at(day), at(100)).unwrap()
         };
         let recovery = next(begun(at(79), &before).after(&mut page(85..90, &before, Some(3)), 10, LIMITS));
-        // What is wanted lies within: the recovery goes on where it is, and still knows where it ends.
+        // What is wanted lies within: the recovery continues where it is, and still knows where it ends.
         let same = wished(&recovery, 85);
         assert_eq!((&same.next, &same.before, same.since), (&recovery.next, &before, at(79)));
         assert!(same.after(&mut page(75..85, &before, Some(4)), 10, LIMITS).next.is_none());

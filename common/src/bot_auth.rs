@@ -109,7 +109,7 @@ impl BotKey {
         format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","x":"{x}","kid":"{}","use":"sig"}}]}}"#, self.id)
     }
 
-    /// RFC 9421, section 2.5: each component on a line of its own, the parameters last.
+    /// RFC 9421, section 2.5: each component on a separate line, the parameters last.
     fn sign(&self, components: &[(&str, &str, String)], tag: &str, now: Timestamp) -> Signature {
         let names: Vec<String> = components.iter().map(|(name, flag, _)| format!("\"{name}\"{flag}")).collect();
         let (created, expires) = (now.unix_seconds(), now.after(LIFE).unix_seconds());

@@ -1,5 +1,5 @@
-//! What a good answer brought: the document, its validators and hash, and what its publisher says in it about when to poll
-//! it and where it goes on.
+//! The content of a good response: the document, its validators and hash, and what its publisher says in it about when
+//! to poll it and where it continues.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::known::KnownEntries;
 /// Entries known before an overflow that are remembered: some of them may be deleted meanwhile.
 const REMEMBERED: usize = 64;
 
-/// What a good answer brought.
+/// The content of a good response.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Document {

@@ -29,7 +29,8 @@ pub struct Feed {
     pub title: Option<String>,
     /// Is it polled?
     pub status: Status,
-    /// The category that is stored. The rules may have changed since: [`category()`](crate::policy::category()) tells the one that it has now.
+    /// The stored category. The rules may have changed since: [`category()`](crate::policy::category()) returns the
+    /// current one.
     pub category: Category,
     /// Who reads it.
     pub audience: Audience,
@@ -67,7 +68,7 @@ pub struct Feed {
     pub merged_into: Option<FeedId>,
     /// Entries stored.
     pub entries: u64,
-    /// What it brought beyond its quotas.
+    /// What exceeded its quotas.
     pub over_quota: OverQuota,
     /// Its subscription with a hub or a cloud that notifies of new entries.
     pub push: Option<FeedPush>,
@@ -77,7 +78,7 @@ pub struct Feed {
     pub added: Timestamp,
 }
 
-/// What was left out or driven out because a feed brought more than `[quota]` allows.
+/// What was left out or removed because a feed exceeded `[quota]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OverQuota {
@@ -100,7 +101,7 @@ impl OverQuota {
 }
 
 impl Feed {
-    /// Is it unknown to whoever asks without a token? A feed with credentials is nobody else's business.
+    /// Returns true if the feed is hidden from callers without a token. A feed with credentials is always private.
     pub fn is_private(&self) -> bool {
         self.private || self.credentials.is_some()
     }

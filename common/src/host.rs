@@ -1,4 +1,4 @@
-//! Hosts, the unit of politeness: who is asked, at which pace, and which rules apply to whom.
+//! Hosts, the unit of politeness: which hosts are polled, at which pace, and which rules apply to which host.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -45,7 +45,7 @@ impl fmt::Display for HostKey {
     }
 }
 
-/// How fast a host may be asked.
+/// How fast a host may be polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostLimits {
     /// Shortest time between the starts of two requests, once the burst is used up.

@@ -1,9 +1,8 @@
 //! Feeds as people name them, where that is not the feed's URL.
 //!
-//! An account of the AT Protocol (Bluesky) has no feed URL of its own, but its service's response to
-//! `app.bsky.feed.getAuthorFeed` is a feed. `at://HANDLE`, the same with a permanent identifier (`did:..`), and the URL
-//! of the account's page are translated to it. Only user input is translated, never a stored URL or a redirect's
-//! target.
+//! An account of the AT Protocol (Bluesky) has no feed URL, but its service's response to `app.bsky.feed.getAuthorFeed`
+//! is a feed. `at://HANDLE`, the same with a permanent identifier (`did:..`), and the URL of the account's page are
+//! translated to it. Only user input is translated, never a stored URL or a redirect's target.
 
 use url::Url;
 

@@ -26,7 +26,7 @@ pub struct FetchJob {
     pub credentials: Option<Sealed>,
     /// The unit of politeness that the ticket is for.
     pub host: HostKey,
-    /// The place at the host that was reserved.
+    /// The slot reserved at the host.
     pub ticket: Ticket,
     /// Nothing starts after this time: the lease will bring the feed back.
     pub expires: Timestamp,
@@ -45,13 +45,13 @@ pub struct FetchJob {
     /// Whether HEAD before the GET saves bytes at this feed; `None`: unknown, its host's rule says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_first: Option<bool>,
-    /// The server's deltas (RFC 3229) were of no use a while ago: none is asked for.
+    /// The server's deltas (RFC 3229) were unusable recently: the request does not accept any.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_delta: bool,
-    /// The feed's URL refused an unsigned request: it is asked for an actor, with a signature.
+    /// The feed's URL refused an unsigned request: the request is for an actor, and signed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub signed: bool,
-    /// Where the fetch goes on that a busy host interrupted: [`Self::host`] is then that one.
+    /// Where to continue a fetch that a busy host interrupted: [`Self::host`] is then that host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detour: Option<Detour>,
     /// A person has just added the feed: when it is a page that announces none, the common feed paths of its host are tried.
@@ -60,7 +60,7 @@ pub struct FetchJob {
     /// For the `User-Agent`.
     #[serde(default)]
     pub subscribers: u32,
-    /// What a hub delivered: it is read in place of a fetch, and nobody is asked.
+    /// The body that a hub delivered: it is read in place of a fetch, without any request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pushed: Option<Box<PushedBody>>,
     /// [`Self::url`] is a page of the feed's older entries ([`crate::archive`]), not the feed.
@@ -71,10 +71,10 @@ pub struct FetchJob {
     pub mac: Option<JobMac>,
 }
 
-/// How far redirects led a fetch, when the next host was busy: the next job of the feed goes on there.
+/// How far redirects led a fetch before the next host was busy: the next job of the feed continues there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detour {
-    /// What is to be asked next.
+    /// The URL to request next.
     pub next: FeedUrl,
     /// The way there, as workers write it; opaque to everybody else.
     pub way: String,

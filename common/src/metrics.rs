@@ -419,7 +419,7 @@ impl Metrics {
         }
     }
 
-    /// Counts what a feed brought beyond its quotas.
+    /// Counts what exceeded a feed's quotas.
     pub fn record_over_quota(&self, over: &OverQuota) {
         for (kind, count) in [("entries", over.entries), ("bytes", over.bytes), ("rows", over.rows)] {
             if count > 0 {

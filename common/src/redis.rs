@@ -196,8 +196,8 @@ impl RedisServer {
     }
 }
 
-/// Returns the error of a check that counts: where each part `must_answer` any error, otherwise one of a server that answers, or that
-/// none does. While a server is away, what the others keep goes on.
+/// Returns the error of a check that counts. If each part `must_answer`, every error counts. Otherwise an error counts if
+/// its server answers, or if none does: while a server is away, the parts at the others continue.
 pub fn fault(checked: &Checked, must_answer: bool) -> Option<ServerError> {
     let errors: Vec<&ServerError> = checked.iter().flatten().filter_map(|checked| checked.as_ref().err()).collect();
     let some_answers = checked.iter().flatten().any(Result::is_ok);

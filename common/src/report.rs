@@ -60,14 +60,14 @@ pub struct FetchReport {
     /// What a HEAD came to, or would have come to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
-    /// When the server wants to be asked again, with any status but those of [`Outcome::Throttled`], which has it itself. Of an
-    /// [`Outcome::Deferred`]: it is to wait until then also if its host is free before.
+    /// When the server accepts the next request, with any status but those of [`Outcome::Throttled`], which carries it
+    /// itself. Of an [`Outcome::Deferred`]: wait until then even if the host is free earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Timestamp>,
     /// Of [`FailureKind::Blocked`]: who it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<Blocker>,
-    /// Of an [`Outcome::Deferred`]: where the fetch goes on.
+    /// Of an [`Outcome::Deferred`]: where the fetch continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detour: Option<Detour>,
     /// The server answered 226 (a delta) in a way that is of no use.
@@ -81,7 +81,8 @@ pub struct FetchReport {
     /// identifier in place of its handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permanent_url: Option<FeedUrl>,
-    /// It tells of what a hub delivered ([`crate::job::FetchJob::pushed`]), not of a poll: the feed's state and due time stay.
+    /// The report is about a hub's delivery ([`crate::job::FetchJob::pushed`]), not about a poll: the feed's state and
+    /// due time stay.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pushed: bool,
     /// It is the report on a page of older entries ([`crate::job::FetchJob::page`]), not on a poll.
@@ -92,7 +93,7 @@ pub struct FetchReport {
     pub mac: Option<JobMac>,
 }
 
-/// Whether a HEAD before the GET told, or would have told, that nothing is new.
+/// Whether a HEAD before the GET showed, or would have shown, that nothing is new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Probe {
@@ -111,7 +112,7 @@ pub enum Probe {
     },
     /// The server answers no HEAD, or not as it answers a GET.
     Refused,
-    /// None was sent. The whole answer carried the very validators that it was asked with: a HEAD would have told.
+    /// None was sent. The full response carried the same validators as the request: a HEAD would have been enough.
     Known,
 }
 

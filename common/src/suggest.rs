@@ -30,7 +30,7 @@ pub fn field_names<T: DeserializeOwned>() -> &'static [&'static str] {
     }
 }
 
-/// A deserialiser that fails with the fields that it is asked for.
+/// A deserialiser that fails with the fields that are requested of it.
 struct FieldNames;
 
 /// The fields that a struct asked for.

@@ -18,7 +18,7 @@ pub struct Timestamp(i64);
 impl Timestamp {
     /// 1970-01-01T00:00:00Z, used for "never" where an order is needed.
     pub const EPOCH: Timestamp = Timestamp(0);
-    /// 1000-01-01T00:00:00Z: archives have entries of before 1970.
+    /// 1000-01-01T00:00:00Z: archives have entries from before 1970.
     pub const MIN: Timestamp = Timestamp(-30_610_224_000_000);
     /// The latest time that RFC 3339 can write: 9999-12-31T23:59:59.999Z.
     pub const MAX: Timestamp = Timestamp(253_402_300_799_999);

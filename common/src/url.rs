@@ -34,7 +34,7 @@ impl fmt::Display for Version {
 #[serde(try_from = "String", into = "String")]
 pub struct FeedUrl(Url);
 
-/// Why a text is no feed URL. Says what would be accepted.
+/// Why a text is not a valid feed URL. Says what would be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeedUrlError {
     /// Not an absolute URL.

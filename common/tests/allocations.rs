@@ -1,4 +1,4 @@
-//! A decision takes no memory. In a binary of its own, because counting replaces the allocator of the whole process.
+//! A decision allocates no memory. In a separate binary, because counting replaces the allocator of the whole process.
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -38,7 +38,7 @@ pub(crate) struct Options {
 pub(crate) enum Client {
     /// reqwest's client.
     Reqwest,
-    /// A hyper connection to each host, opened anew when the server closed it.
+    /// A hyper connection to each host, opened again when the server closed it.
     Hyper,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Options {
     /// The same part of another revision, measured in the same rounds.
     #[arg(long, value_name = "PATH")]
     against: Option<PathBuf>,
-    /// How many feeds, each on a host of its own.
+    /// How many feeds, each on a separate host.
     #[arg(long, default_value_t = 4000)]
     feeds: u16,
     /// How long each measurement takes.

@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// feedfleet; built by dev/bench.
     #[arg(long, default_value = "target/release/feedfleet")]
     binary: PathBuf,
-    /// Targets, each on a host of its own; for polls the number of feeds.
+    /// Targets, each on a separate host; for polls the number of feeds.
     #[arg(long, default_value_t = 100)]
     targets: u16,
     /// Events for each target, a request each.

@@ -1,4 +1,4 @@
-//! The sides of a benchmark: separate processes, so that their CPU time can be told from the origin's, which shares the
+//! The sides of a benchmark: separate processes, so that their CPU time is separate from the origin's, which shares the
 //! machine. The origin counts requests, the kernel accounts for their cost.
 
 use std::path::PathBuf;

@@ -37,7 +37,7 @@ pub(crate) struct Options {
     /// Longest Retry-After and max-age given
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = humantime::parse_duration)]
     longest_wait: Duration,
-    /// How many further feeds that try to hurt, each on a host of its own: bombs, endless bodies, silence, floods
+    /// How many further hostile feeds, each on a separate host: bombs, endless bodies, silence, floods
     #[arg(long, default_value_t = 0)]
     hostile: usize,
     /// The gap between two requests to a host that the client is judged by

@@ -68,7 +68,7 @@ pub(super) fn host(number: usize) -> String {
     }
 }
 
-/// Returns headlines for one feed, in an order of its own.
+/// Returns headlines for one feed, in that feed's own order.
 pub(super) fn headlines(feed: usize) -> impl Iterator<Item = String> {
     (0..60).map(move |turn| {
         let (who, does, when) = (feed + turn * 3, feed / 2 + turn * 7 + turn / 10, feed / 3 + turn * 5 + turn / 9);

@@ -74,7 +74,7 @@ fn now_of(own: &Own) -> String {
     format!("{}, the last {:.1} days of their posts", words::counted(own.feeds as u64, "feed", "feeds"), own.days)
 }
 
-/// What no history tells.
+/// What cannot be derived from the history.
 const LEFT_OUT: &str = "not simulated: failures, pushes, logins, what feeds say about when to poll them, and rules of `host set` (write those \
     into --config); documents show 15 entries";
 

@@ -196,7 +196,7 @@ impl Browser {
         self.devtools("Input.dispatchMouseEvent", json!({ "type": "mouseMoved", "x": x, "y": y })).await;
     }
 
-    /// Presses a key that is no text.
+    /// Presses a key that produces no text.
     pub(crate) async fn press(&self, key: &str, code: u32, text: &str) {
         let event =
             |kind: &str| json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text });

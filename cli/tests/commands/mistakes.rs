@@ -1,5 +1,5 @@
-//! User errors, one by one: each leads to one sentence that says what is accepted or what to do, and to the exit code
-//! that tells wrong usage (2) from a failed operation (1).
+//! User errors, one by one: each leads to one sentence that says what is accepted or what to do, and to the right exit
+//! code: 2 for wrong usage, 1 for a failed operation.
 
 use std::fs;
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! Calls of a database that has threads of its own, from a simulation that has none.
+//! Calls a database that has its own threads from a simulation that has none.
 //!
 //! A simulation's clock moves on when all its tasks wait, and a task that waits for SQLite's thread waits too. So such a call
 //! blocks the simulation's only thread until it has its answer: it takes no virtual time, and nothing happens beside it.
@@ -27,7 +27,8 @@ impl Wake for Unparks {
 pub(crate) fn run<T>(call: impl Future<Output = T>) -> T {
     let _home = HOME.enter();
     let waker = Waker::from(Arc::new(Unparks(std::thread::current())));
-    // A task of the simulation that makes many calls in a row would else be told to let others run, for ever.
+    // A task of the simulation that makes many calls in a row would otherwise be made to yield again and again, for
+    // ever.
     let mut call = pin!(tokio::task::unconstrained(call));
     loop {
         match call.as_mut().poll(&mut Context::from_waker(&waker)) {

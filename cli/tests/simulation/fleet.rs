@@ -314,7 +314,7 @@ impl Fleet {
         });
     }
 
-    /// Lets the fleet live for so long: restarts what died, and what says that it is stuck.
+    /// Lets the fleet run for this long: restarts every process that died or that reports it is stuck.
     pub(crate) async fn live(&mut self, lasts: Duration) {
         let end = Instant::now() + lasts;
         let mut asks = Instant::now() + ASK_EVERY;

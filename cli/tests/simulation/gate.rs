@@ -47,7 +47,7 @@ impl GateServer {
         let mut memory = common::lock(&self.0);
         let last_number = memory.state.last_number;
         let mut state = memory.copy.clone().filter(|_| restored).unwrap_or_else(|| GateState::new(now));
-        // Tickets of before the loss are of no use after it.
+        // Tickets issued before the loss are useless after it.
         (state.born, state.open, state.last_number) = (now, false, last_number);
         memory.state = state;
         (memory.rules, memory.losses, memory.opens) = (None, memory.losses + 1, now.after(deadline));
@@ -103,7 +103,7 @@ impl HostGate for Gate {
     }
 
     async fn acquire(&self, request: &AcquireRequest, _: Timestamp) -> Result<Acquired, GateError> {
-        // As in acquire.lua: whoever gave up waiting is granted nothing.
+        // As in acquire.lua: a caller that gave up waiting is granted nothing.
         let gives_up = self.line.world.now().after(Server::Gate.patience());
         let (mut request, nonce) = (request.clone(), request.nonce);
         request.limits = self.limits(request.limits);

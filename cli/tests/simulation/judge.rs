@@ -1,5 +1,5 @@
-//! What must hold in every simulated life, checked as it goes on: the judge sees every request at the origins and every
-//! report that the store accepts, all by one clock.
+//! What must hold at every moment of a simulated life: the judge sees every request at the origins and every report
+//! that the store accepts, all by one clock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Display;
@@ -58,7 +58,7 @@ struct Host {
 struct Hold {
     flight: u64,
     until: Timestamp,
-    /// The gate was told, or a report says it: it no longer depends on that worker's life.
+    /// The gate knows of it, or a report carries it: it no longer depends on that worker's life.
     known: bool,
 }
 
@@ -236,8 +236,8 @@ impl Judge {
         self.leave(flight);
     }
 
-    /// A worker reads that its host wants to be left alone. While it is stopped it reads nothing: its permit protects the host
-    /// for as long as a fetch may take.
+    /// A worker reads that its host must be put on hold. While the worker is stopped it reads nothing: its permit
+    /// protects the host for as long as a fetch may take.
     pub(crate) fn held(&mut self, flight: u64, until: Timestamp) {
         let Some(flown) = self.flights.get(&flight).filter(|flown| !flown.cut) else { return };
         self.hosts.entry(flown.host.clone()).or_default().holds.push(Hold { flight, until, known: false });
@@ -274,7 +274,7 @@ impl Judge {
         }
     }
 
-    /// A process died, and its requests with it. What it was told and has told nobody is not known.
+    /// A process died, and its requests with it. What it learned and did not pass on is lost.
     pub(crate) fn died(&mut self, life: &Life, now: Timestamp) {
         self.counts.deaths += 1;
         let cut: Vec<u64> = self

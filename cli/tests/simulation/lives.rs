@@ -262,7 +262,8 @@ pub(crate) async fn heal_and_judge(fleet: &mut Fleet) -> Verdict {
     }
 }
 
-/// Every entry that was stored has one event, in the order of the document, and the exchange was told all of them in order.
+/// Every stored entry has one event, in the order of the document, and all of them were published to the exchange in
+/// order.
 fn judge_events(world: &World, relays: bool) {
     let now = world.now();
     let mut next: BTreeMap<FeedId, u64> = BTreeMap::new();

@@ -28,7 +28,7 @@ const SHOWN: u64 = 30;
 /// What a host does to those who ask it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostScript {
-    /// It answers 429 between these times, and wants to be left alone for this long.
+    /// The host answers 429 between these times, with a `Retry-After` of this duration.
     pub(crate) throttles: Option<(Timestamp, Timestamp, Duration)>,
 }
 
@@ -166,7 +166,7 @@ impl Fetching {
         if let Some(rest) = throttled {
             world.judge().held(flight, now.after(rest));
         }
-        // A server says for how long it is to be left alone; until when that is follows from the worker's clock.
+        // A server sends a duration to wait; the end of the hold follows from the worker's clock.
         let (outcome, status) = match throttled {
             Some(rest) => (Outcome::Throttled { retry_after: Some(hops.clock.now().after(rest)) }, 429),
             None => document(job, newest),
@@ -182,7 +182,7 @@ impl Fetching {
     }
 }
 
-/// The host of a redirect is busy: the fetch goes on there later.
+/// The host of a redirect is busy: the fetch continues there later.
 fn interrupted(host: &HostKey, until: Timestamp, begun: Instant) -> Fetched {
     let name = host.as_str().split(':').next().unwrap_or_default();
     let next = format!("https://{name}/").parse().expect("a URL");

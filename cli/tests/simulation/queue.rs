@@ -25,7 +25,7 @@ pub(crate) struct SeenQueue<T> {
     pub(crate) names: [&'static str; 4],
     /// What becomes of what is published.
     pub(crate) published: fn(&World, &[T]) -> Vec<T>,
-    /// Told what is confirmed, or that it is not.
+    /// Called with what was confirmed, or with an error.
     pub(crate) confirmed: fn(&World, Result<&[T], ()>),
 }
 

@@ -13,7 +13,7 @@ pub(crate) enum Rule {
     Early,
     /// A feed is requested while it is being fetched, or in a version that was stored.
     Double,
-    /// A host is requested that wants to be left alone.
+    /// A request to a host that is on hold.
     Hold,
     /// Two requests of a host are closer than its gap.
     Gap,

@@ -1,4 +1,5 @@
-//! The store of a simulated fleet: SQLite in memory, behind connections that may break. What it accepts is told to the judge.
+//! The store of a simulated fleet: SQLite in memory, behind connections that may break. The judge learns of everything
+//! that it accepts.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -43,7 +44,7 @@ impl StoreServer {
         StoreServer { store, turn: Mutex::default() }
     }
 
-    /// Takes the turn by the simulation's clock. Whoever's turn is over gives it back first.
+    /// Takes the turn by the simulation's clock. A holder whose turn has expired releases it first.
     fn relay_turn(&self, turn: &RelayTurn<'_>, now: Timestamp) -> Result<Option<i64>, StoreError> {
         let mut holder = common::lock(&self.turn);
         if let Some((other, until)) = holder.as_ref().filter(|(other, _)| *other != turn.holder) {

@@ -88,9 +88,9 @@ impl Weather for SlowStore {
 pub(crate) enum Plan {
     /// This becomes of the one call.
     Once(Fate),
-    /// From this call on its server is silent for so long.
+    /// From this call on, its server is silent for this long.
     Outage(Duration),
-    /// From this call on this becomes of every call of its name, for so long.
+    /// From this call on, every call of its name meets this fate, for this long.
     Spell(Fate, Duration),
 }
 

@@ -265,7 +265,7 @@ fn numbered(piece: impl Fn(usize) -> String) -> String {
     text
 }
 
-/// Returns hostile paths, so many of each kind.
+/// Returns the hostile paths, the same number of each kind.
 fn hostile_scripts(size: &Size, busy: &str) -> Vec<(String, Script, Ends)> {
     let of_kind = |(kind, script, ends): (&str, Script, Ends)| {
         (0..size.of_each_kind)

@@ -235,8 +235,8 @@ impl Sources {
         })
     }
 
-    /// What a name stands for in a module: something of its own, a child, or what a `use` declaration there names. At the
-    /// end of a path a function that is re-exported comes before the module of the same name.
+    /// Returns what a name in a module refers to: an item of that module, a child, or what a `use` declaration there
+    /// names. At the end of a path a function that is re-exported comes before the module of the same name.
     fn named(&self, module: usize, name: &str, is_last: bool, left: usize) -> Option<Target> {
         let left = left.checked_sub(1)?;
         let this = &self.modules[module];

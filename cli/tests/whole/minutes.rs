@@ -114,7 +114,7 @@ async fn day(hot_minutes: bool) -> Day {
     for request in log.iter().filter(|request| !seen.insert(Arc::clone(&request.path))) {
         day.polls[minute(request.wall)] += 1;
     }
-    // Both sides use one clock, and it stands still in the meantime.
+    // Both sides use one clock, which does not advance in the meantime.
     day.card = load_tests::judge(&log, &Rules { floors, slack: Duration::ZERO, ..Rules::default() });
     day
 }

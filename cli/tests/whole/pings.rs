@@ -227,7 +227,7 @@ async fn many_pings(size: &Size, spread: Duration) {
     let mut stage = Stage::set(size, spread).await;
     let times = stage.announced(size, !spread.is_zero()).await;
     stage.throttle(size).await;
-    // Otherwise every feed would rest for the remainder of the spread, which is longer than the pings go on.
+    // Otherwise every feed would rest for the remainder of the spread, which is longer than the pings last.
     tokio::time::sleep(spread).await;
     let before = stage.origin.request_count();
     let pings = stage.burst(size).await;

@@ -143,7 +143,7 @@ async fn what_the_publishers_page_says_of_each_state_is_what_happens() {
     let origin = Origin::listen(&loopback(8, 0)).await.unwrap();
     let home = Home::new(&format!("{SHORT}[api]\nstatus_per_minute = 1000000\npings_per_minute = 1000000\n"));
     let mut fleet = home.start(&[]);
-    // Each on a host of its own: a hold is the whole host's.
+    // Each on a separate host: a hold applies to the whole host.
     let place = |name: &str| STATES.iter().position(|state| state.name == name).unwrap();
     let url_of = |name: &str| origin.url_on(place(name), &format!("/{name}"));
     let mut ids = Vec::new();

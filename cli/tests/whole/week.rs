@@ -302,7 +302,7 @@ fn rules(internet: &Internet) -> Rules {
     Rules {
         floor: Duration::from_secs(15 * 60),
         floors: promised.map(|(_, _, feed)| (feed.path.clone(), Duration::from_secs(60))).collect(),
-        // Both sides use one clock, and it stands still in the meantime.
+        // Both sides use one clock, which does not advance in the meantime.
         slack: Duration::ZERO,
         ..Rules::default()
     }

@@ -87,7 +87,7 @@ impl Config {
         check_public_url(self, &mut refusals);
         check_delivery(&self.delivery, &mut refusals);
         check_hub(self, &mut refusals);
-        // A lease that is over before its renewal is answered leaves a gap.
+        // A lease that expires before its renewal is answered leaves a gap.
         refusals.require(self.push.lease >= Duration::from_secs(1), "push.lease", || "must be at least 1s".into());
         refusals.positive("retention.events", self.retention.events);
         refusals.positive("retention.audit", self.retention.audit);
@@ -293,7 +293,7 @@ pub(super) fn host_rule_key(domain: &str) -> String {
     format!("host_rule.\"{domain}\"")
 }
 
-/// Neither a gap nor an interval is longer: a host that is to be left alone for ever is blocked, or its feeds removed.
+/// Neither a gap nor an interval is longer: to stop polling a host for ever, block it or remove its feeds.
 const LONGEST_RULE: Duration = Duration::from_secs(365 * 86_400);
 /// Characters of a rule's texts, at most.
 const LONGEST_TEXT: usize = 1_000;
@@ -353,7 +353,7 @@ fn check_secrets(secrets: &SecretsConfig, refusals: &mut Refusals) {
     });
 }
 
-/// An origin, as it stands in `Signature-Agent`.
+/// Checks that `api.public_url` is an origin: it appears as one in `Signature-Agent`.
 fn check_public_url(config: &Config, refusals: &mut Refusals) {
     let address = &config.api.public_url;
     let is_origin = url::Url::parse(address).is_ok_and(|url| {

@@ -14,7 +14,7 @@ use super::server::hosts_of;
 use super::{Config, DEFAULT_TOML, HostRule, default_table};
 use crate::suggest::{field_names, nearest};
 
-/// Variables of our prefix that are no configuration: other flags read them.
+/// Variables with our prefix that do not set configuration keys: other flags read them.
 const OTHER_VARIABLES: [&str; 6] = [
     "FEEDFLEET_SERVER",
     "FEEDFLEET_TOKEN",
@@ -49,8 +49,9 @@ pub struct Setting {
     pub source: Source,
 }
 
-/// The configuration made of the defaults, then `file`, then those of the `env` variables that start with `FEEDFLEET_`,
-/// then `flags` (dotted key and value). Text given for a key that is no text is read as TOML, or as a comma list.
+/// Loads the configuration from the defaults, then `file`, then those of the `env` variables that start with
+/// `FEEDFLEET_`, then `flags` (dotted key and value). Text for a key that does not hold text is read as TOML, or as a
+/// comma list.
 pub fn load(
     file: Option<&Path>,
     env: impl Iterator<Item = (String, String)>,
@@ -301,7 +302,7 @@ fn insert(tree: &mut Table, key: &str, value: Value) {
 fn read_text(text: String, default: &Value) -> Value {
     let as_toml = |text: &str| toml::from_str::<Table>(&format!("value = {text}")).ok()?.remove("value");
     match default {
-        // A quoted text, as it stands in a file, is meant without its quotes.
+        // A quoted text, as written in a file, means the text without its quotes.
         Value::String(_) if text.trim_start().starts_with(['"', '\'']) => match as_toml(&text) {
             Some(quoted @ Value::String(_)) => quoted,
             _ => Value::String(text),

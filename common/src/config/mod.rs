@@ -328,7 +328,8 @@ pub struct WorkerConfig {
 }
 
 impl FetchConfig {
-    /// The longest life of a permit: a fetch, its wait for one of `large_bodies` places, and the reading of what it brought.
+    /// Returns the longest life of a permit: a fetch, its wait for one of `large_bodies` places, and the reading of the
+    /// response.
     pub fn deadline(&self) -> Duration {
         self.timeout + self.max_place_wait() + READING
     }

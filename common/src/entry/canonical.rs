@@ -1,7 +1,7 @@
 //! An entry's address without what was added on the way to it: tracking, AMP, addresses that only lead on.
 //!
-//! What is removed is listed with its sources in `tracking.txt`. Nothing is fetched: an address that hides its target (a
-//! shortener's) stays. The result tells equal pages apart no better than the page's own `canonical` link would.
+//! What is removed is listed with its sources in `tracking.txt`. Nothing is fetched: an address that hides its target
+//! (a shortener's) stays. The result identifies equal pages no better than the page's own `canonical` link would.
 
 use url::Url;
 

@@ -311,7 +311,7 @@ pub struct Location {
     pub osm: Option<String>,
 }
 
-/// An element that has no field of its own.
+/// An element without a separate field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Extension {

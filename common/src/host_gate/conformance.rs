@@ -256,7 +256,7 @@ cases! {
         opened(gate).await;
         let limits = HostLimits { parallel: 2, ..LIMITS };
         assert_eq!(reserve(gate, limits, 0).await, Err(at(5_000)));
-        // It takes no place of its own either, and ends by itself.
+        // The block itself does not take a place either, and ends automatically.
         reserve(gate, limits, 5_000).await.unwrap();
         reserve(gate, limits, 6_000).await.unwrap();
         assert!(reserve(gate, limits, 7_000).await.is_err());
@@ -344,7 +344,7 @@ cases! {
         let ticket = reserve(gate, LIMITS, 120_000).await.unwrap();
         let known = gate.acquire(&request(ticket, 1, 0, 120_000, Isolation::None), at(120_000)).await.unwrap();
         assert!(matches!(known, Acquired::Crashed(_)), "a feed that is known to kill workers needs no isolation");
-        // Another version is no suspect.
+        // Another version is not suspected.
         let ticket = reserve(gate, LIMITS, 160_000).await.unwrap();
         granted(gate.acquire(&request(ticket, 1, 1, 160_000, Isolation::None), at(160_000)).await.unwrap());
     }

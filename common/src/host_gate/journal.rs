@@ -52,7 +52,7 @@ impl Journal {
                 Some((ENDED, Version(at), _)) => {
                     left.ended = Some(Timestamp::from_millis(at));
                     journal.free.push(place);
-                    // Before anybody is asked: if this process is killed, the time is not that of its end.
+                    // Before any request: if this process is killed, the time must not be that of its end.
                     journal.file.write_all_at(&[0; RECORD], place * RECORD as u64)?;
                     journal.file.sync_data()?;
                 }

@@ -1,9 +1,9 @@
 //! The gate inside one process.
 //!
 //! Its memory ends with the process, and so do all requests it let through. What must outlive a restart comes from
-//! elsewhere: holds are loaded from the store before [`GateUpkeep::open`], no host is asked within its gap of the gate's
-//! birth, because the process before may have asked it a moment ago, and starts without a report are kept in a file, so
-//! that a feed which kills the process is found out.
+//! elsewhere. Holds are loaded from the store before [`GateUpkeep::open`]. No host is polled within its gap of the
+//! gate's birth, because the earlier process may have polled it a moment ago. Starts without a report are kept in a
+//! file, so that a feed which kills the process is found out.
 
 use std::io;
 use std::path::Path;
@@ -53,8 +53,8 @@ impl MemoryGate {
         Ok(gate)
     }
 
-    /// Forgets the starts that brought no report: the process ends by its own will at `now`, nobody killed it. It asks nobody
-    /// any more.
+    /// Forgets the starts without a report: the process ends on purpose at `now`, and was not killed. It makes no
+    /// further request.
     pub fn close(&self, now: Timestamp) {
         if let Some(journal) = &mut self.lock().journal {
             journal.close(now);

@@ -1,6 +1,6 @@
 //! The gate in front of every host: spacing, parallelism, holds, and the guard that keeps two workers off one feed.
 //!
-//! A scheduler reserves a place at the host before it publishes a job; the ticket travels in the job; the worker redeems
+//! A scheduler reserves a slot at the host before it publishes a job; the ticket travels in the job; the worker redeems
 //! it when it starts. The gate knows nothing of schedules, HTTP or policy.
 //!
 //! Each implementation guarantees, over all processes that share it:
@@ -10,7 +10,8 @@
 //! - one live permit a feed; a version whose report was released as reported is not granted again;
 //! - `release` frees only what its own `acquire` took;
 //! - a version that was started without a report is started again only in [`Isolation`];
-//! - operators' rules are kept as text and shown to whoever shares the gate; they mean nothing to the gate itself;
+//! - operators' rules are kept as text and shown to every process that shares the gate; they mean nothing to the gate
+//!   itself;
 //! - a gate that lost its memory refuses everything until [`GateUpkeep::open`] was called with a mark that is still valid,
 //!   and each host for at least its gap after that loss.
 
@@ -33,12 +34,12 @@ use crate::host::{HostKey, HostLimits};
 use crate::time::{Clock, Timestamp};
 use crate::url::{FeedId, Version};
 
-/// A place at a host, reserved for one job. Opaque; unique over all gates' lifetimes.
+/// A slot at a host, reserved for one job. Opaque; unique over all gates' lifetimes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ticket(pub u64);
 
-/// Asks for a place at a host.
+/// A request for a slot at a host.
 #[derive(Clone, Debug)]
 pub struct ReserveRequest {
     /// Which host.
@@ -74,7 +75,7 @@ pub struct AcquireRequest {
     pub feed: FeedId,
     /// The job's version.
     pub version: Version,
-    /// The request is over by then: life of the permit.
+    /// The request has ended by then: life of the permit.
     pub deadline: Timestamp,
     /// Names the permit. A caller that gets no answer releases it by this name: the grant may have taken effect.
     pub nonce: u64,
@@ -152,7 +153,7 @@ pub struct ExtraRequest<'a> {
     pub limits: HostLimits,
     /// The permit under which the caller works already, if any.
     pub during: Option<&'a Permit>,
-    /// The request is over by then: life of the permit.
+    /// The request has ended by then: life of the permit.
     pub deadline: Timestamp,
 }
 
@@ -243,10 +244,10 @@ pub trait HostGate: GateUpkeep {
         now: Timestamp,
     ) -> Result<Result<Permit, Timestamp>, GateError>;
 
-    /// Gives back what the permit's acquire took, if it still holds it.
+    /// Releases what the permit's acquire took, if it still holds it.
     async fn release(&self, permit: &Permit, release: Release, now: Timestamp) -> Result<(), GateError>;
 
-    /// Gives back a ticket that will not be redeemed (its job was never published, or expired).
+    /// Returns a ticket that will not be redeemed (its job was never published, or expired).
     async fn cancel(&self, host: &HostKey, ticket: Ticket, now: Timestamp) -> Result<(), GateError>;
 
     /// Lets nothing start at each host before its time; a later hold stays. Times and `now` are the caller's: the gate takes the

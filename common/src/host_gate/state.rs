@@ -13,7 +13,7 @@ use crate::host::{HostKey, HostLimits};
 use crate::time::Timestamp;
 use crate::url::{FeedId, Version};
 
-/// A busy host is asked about again after its gap, but no sooner than this.
+/// A reservation at a busy host is tried again after its gap, but no sooner than this.
 const SHORTEST_RETRY: Duration = Duration::from_millis(10);
 /// Idle hosts and old memories are swept when their maps have grown by this factor since the last sweep.
 const SWEEP_FACTOR: usize = 2;
@@ -22,7 +22,7 @@ const SWEEP_FROM: usize = 4096;
 /// All that one process' gate remembers.
 #[derive(Clone, Debug)]
 pub struct GateState {
-    /// No host is asked within its gap of this time.
+    /// No host is polled within its gap of this time.
     pub born: Timestamp,
     /// The holds were loaded.
     pub open: bool,
@@ -148,7 +148,8 @@ impl GateState {
             return Reservation::Refused { until: earliest };
         }
         if host.outstanding() >= limits.parallel as usize {
-            // Ends are the worst case: most requests are over long before, and whoever waits asks again in a gap.
+            // Deadlines are the worst case: most requests end long before, and a waiting caller tries again after a
+            // gap.
             let until = host.first_end().unwrap_or(now).min(now.after(limits.gap.max(SHORTEST_RETRY)));
             return Reservation::Refused { until };
         }

@@ -1,7 +1,7 @@
 //! Builds a [`Tree`] with html5ever, at a cost in proportion to the HTML.
 //!
-//! html5ever has no limits of its own, and takes quadratic time in places. The text is therefore fed to it in portions, each
-//! of which begins at a `<`, and what it does with them is counted in units of [`Builder::work`]:
+//! html5ever has no limits, and takes quadratic time in places. The text is therefore fed to it in portions, each of
+//! which begins at a `<`, and its work on them is counted in units of [`Builder::work`]:
 //!
 //! - Attributes. Its tokenizer compares each attribute of a tag with all before it, and returns to its caller only at the end
 //!   of what it was given. [`Feeder`] counts the attributes before html5ever sees them.

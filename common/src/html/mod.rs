@@ -72,7 +72,7 @@ pub enum Content {
 }
 
 impl Tree {
-    /// The root, which is no element.
+    /// Returns the root, which is not an element.
     pub fn root(&self) -> NodeId {
         NodeId(0)
     }

@@ -244,9 +244,9 @@ fn is_polled(status: Status) -> bool {
     matches!(status, Status::Active | Status::Paused)
 }
 
-/// Returns the feed's status after an answer to a poll made in `status`; `None` when it stays unpolled. A feed that we gave
-/// up on, or whose server called it gone, is polled because of a ping alone: only a good answer brings it back. Nothing
-/// brings back one that a person ended.
+/// Returns the feed's status after an answer to a poll made in `status`; `None` when it stays unpolled. A feed that we
+/// gave up on, or whose server called it gone, is polled only because of a ping: only a good answer makes it active
+/// again. Nothing makes a feed active again that a person ended.
 fn standing(status: Status, good: bool) -> Option<Status> {
     match status {
         Status::Active | Status::Paused => Some(status),

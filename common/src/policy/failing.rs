@@ -22,7 +22,7 @@ pub(super) fn began(state: &mut PollState, polled: Timestamp, config: &FailingCo
 
 /// Returns how long a run of failures lasts before readers miss something.
 fn noticeable_after(state: &PollState, config: &FailingConfig) -> Duration {
-    // Whoever subscribed a feed that was never read is waiting for its first posts.
+    // A subscriber of a feed that was never read is waiting for its first posts.
     if state.last_success.is_none() {
         return config.min;
     }

@@ -11,8 +11,8 @@ use crate::policy::PollState;
 use crate::report::{FetchReport, Outcome};
 use crate::time::Timestamp;
 
-/// Returns true if the server refuses us the feed: 403, 451, or a page against robots. A refusal after which the feed is asked
-/// with a signature says nothing yet.
+/// Returns true if the server refuses us the feed: 403, 451, or a page against robots. A refusal after which the feed
+/// is requested with a signature does not count yet.
 pub fn is_refusal(report: &FetchReport, signing: Signing) -> bool {
     match report.outcome {
         Outcome::Failed { failure: FailureKind::Blocked, .. } => true,

@@ -107,7 +107,7 @@ impl Minutes {
         if past > 0 {
             let kept = (-(past as f32) / MEMORY).exp();
             self.by_minute.iter_mut().for_each(|count| *count *= kept);
-            // Anew each time, because a running sum collects rounding errors.
+            // Summed again each time, because a running sum collects rounding errors.
             self.counted = self.by_minute.iter().sum();
         }
         self.present = self.present.max(present);

@@ -1,4 +1,4 @@
-//! Feeds whose server shows an actor to known readers only: whether they are asked with a signature.
+//! Feeds whose server shows an actor to known readers only: whether requests to them are signed.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::time::Timestamp;
 /// How long no signature is tried where it was of no use: the feed is forbidden, or no actor.
 const USELESS_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Whether a feed's own URL is asked with a signature.
+/// Whether requests to a feed's own URL are signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signing {
-    /// Nothing is known: it is asked without one.
+    /// Nothing is known: requests are not signed.
     #[default]
     Unknown,
     /// It refused a request without one.
@@ -46,7 +46,7 @@ impl Signing {
                 false => Signing::Unknown,
             },
             Signing::Wanted if is_refused(report) => Signing::Useless(polled.after(USELESS_FOR)),
-            // It is no actor: it refused once, for another reason.
+            // It is not an actor: it refused once, for another reason.
             Signing::Wanted if matches!(report.outcome, Outcome::Modified(_)) && !report.wants_signature => {
                 Signing::Unknown
             }

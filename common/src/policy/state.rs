@@ -42,7 +42,8 @@ named! {
         Paused = "paused",
         /// The server answered 410: not polled, except once after a ping; a good answer to that brings the feed back.
         Gone = "gone",
-        /// Failed for a long time: not polled, except once after a ping, or by an operator; a good answer brings it back.
+        /// Failed for a long time: not polled, except once after a ping, or by an operator; a good answer makes it
+        /// active again.
         Blacklisted = "blacklisted",
         /// Crashed its workers: not polled until an operator or a new program version releases it.
         Quarantined = "quarantined",
@@ -160,7 +161,7 @@ pub struct PollState {
     /// No delta (RFC 3229) is requested before this time, because the server's last one was unusable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_delta_until: Option<Timestamp>,
-    /// Whether the feed is asked with a signature.
+    /// Whether requests for the feed are signed.
     #[serde(skip_serializing_if = "Signing::is_unknown")]
     pub signing: Signing,
     /// What polls that start with HEAD saved, or would save.

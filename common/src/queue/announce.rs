@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::QueueError;
 
-/// A message for whoever wants to know.
+/// A message for any process that listens.
 #[derive(Clone, Debug)]
 pub struct Announcement {
     /// Its routing key, at most 255 bytes.
@@ -22,7 +22,7 @@ pub struct Announcement {
 /// What became of a row of messages.
 #[derive(Debug)]
 pub struct Published {
-    /// So many, from the first on, are in all queues that want them.
+    /// The number of messages, from the first on, that are in all queues bound to them.
     pub confirmed: usize,
     /// Why not all; the others may or may not have arrived.
     pub trouble: Option<QueueError>,
@@ -31,8 +31,8 @@ pub struct Published {
 /// Where messages are announced, by one caller at a time.
 #[async_trait]
 pub trait Announce: Send + Sync {
-    /// Publishes in order and waits for the confirmations, and for a broker that is away. After trouble, or when the future
-    /// is dropped, whoever goes on from the first that is not confirmed leaves out none: on its way no message overtakes an
-    /// earlier one, and what was published twice comes twice.
+    /// Publishes in order and waits for the confirmations, and for a broker that is away. After an error, or when the
+    /// future is dropped, a caller that continues from the first unconfirmed message leaves out none: no message
+    /// overtakes an earlier one, and a message that was published twice arrives twice.
     async fn publish(&mut self, messages: &[Announcement]) -> Published;
 }

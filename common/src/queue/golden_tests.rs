@@ -157,7 +157,7 @@ fn reports() -> Vec<FetchReport> {
     outcomes.into_iter().map(report).collect()
 }
 
-/// Set `REWRITE_GOLDEN` to write the files anew, which is right only for an addition: old bytes lie in queues.
+/// Set `REWRITE_GOLDEN` to write the files again, which is right only for an addition: queues still hold old bytes.
 fn check<T: Message + PartialEq + std::fmt::Debug>(name: &str, golden: &str, items: &[T]) {
     let ours = String::from_utf8(encode(items).unwrap()).unwrap();
     if std::env::var_os("REWRITE_GOLDEN").is_some() {

@@ -69,9 +69,9 @@ impl Message for FetchReport {
     }
 }
 
-/// The version of the messages that this program writes: of the envelope and of what is in it. Rises when an old reader could no
-/// longer understand a new message; an additional field is no such change. A release may write only what the release before it reads
-/// (`docs/decisions/0036-message-versions.md`; the tests check it).
+/// The version of the messages that this program writes: of the envelope and of its content. Rises when an old reader
+/// could no longer understand a new message; an additional field does not raise it. A release may write only what the
+/// release before it reads (`docs/decisions/0036-message-versions.md`; the tests check it).
 pub const MESSAGE_VERSION: u32 = 1;
 /// The newest version that this program reads. It reads all older ones too.
 pub const NEWEST_READABLE: u32 = 1;
@@ -171,8 +171,9 @@ pub trait Queue<T: Message>: Send + Sync {
     /// The next message; waits for one.
     async fn receive(&self) -> Result<Delivery<T>, QueueError>;
 
-    /// For who cannot work what comes: gives back what was sent here ahead and nobody took, and takes nothing more until the
-    /// next `receive`. What was received can still be acked. Has no lasting effect while somebody else receives.
+    /// For a consumer that cannot work on what arrives: returns the messages that were prefetched but not taken, and
+    /// takes nothing more until the next `receive`. Messages already received can still be acked. Has no lasting effect
+    /// while another task receives.
     async fn pause(&self);
 
     /// What waits.

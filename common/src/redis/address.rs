@@ -97,8 +97,9 @@ fn tcp_settings() -> TcpSettings {
     TcpSettings::default().set_nodelay(true).set_keepalive(probes).set_user_timeout(TCP_SILENCE)
 }
 
-/// Returns a client of the master that most of the sentinels name and that says itself that it is one. Each sentinel is asked
-/// alone, so that one that is silent does not delay the others' answer, and one that was cut off from them is outvoted.
+/// Returns a client of the master that most of the sentinels name and that itself claims to be one. Each sentinel is
+/// queried alone, so that one that is silent does not delay the others' answer, and one that was cut off from them is
+/// outvoted.
 async fn master(
     nodes: &[ConnectionInfo],
     service: &Service,

@@ -1,8 +1,9 @@
 //! A Redis Cluster: a connection to each master, and the map of slots that says which of them to ask.
 //!
-//! The driver's own cluster connection answers all calls from one task, which waits while it reconnects, so that a node that stands
-//! still delays the calls to all others. Here each master is a [`Node`] of its own. The map is read again after `MOVED`, after
-//! `CLUSTERDOWN`, and while a node cannot be used: by one task for all callers, and not more often than [`SURVEY_PAUSE`].
+//! The driver's own cluster connection answers all calls from one task, which waits while it reconnects, so that a node
+//! that hangs delays the calls to all others. Here each master is a separate [`Node`]. The map is read again after
+//! `MOVED`, after `CLUSTERDOWN`, and while a node cannot be used: by one task for all callers, and not more often than
+//! [`SURVEY_PAUSE`].
 
 mod map;
 
@@ -196,7 +197,7 @@ impl Cluster {
         let _ = timeout_at(deadline, work).await;
     }
 
-    /// Reads the map again while the caller goes on, unless that was done a moment ago.
+    /// Reads the map again while the caller continues, unless that was done a moment ago.
     fn survey_beside(self: &Arc<Self>) {
         let Ok(last) = self.surveyed.try_lock() else { return };
         if last.is_some_and(|last| last.elapsed() < SURVEY_PAUSE) {

@@ -1,4 +1,4 @@
-//! Why a Redis server did not do what it was asked.
+//! Why a call to a Redis server failed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use ::redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::time::ClocksDiffer;
 
-/// Why Redis did not do what it was asked.
+/// Why a call to Redis failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ServerError {
     /// No connection, or it broke.
     #[error("redis cannot be reached")]
     Unreachable(#[source] RedisError),
-    /// A connection, but no answer in time. What was asked may still happen.
+    /// A connection, but no answer in time. The call may still take effect.
     #[error("redis did not answer within {0:?}")]
     Silent(Duration),
     /// It answered, and refused.
@@ -28,7 +28,7 @@ pub enum ServerError {
     /// Its memory is full, it is a replica, or its disk is.
     #[error("redis accepts no writes: {0}; if its memory is full, raise maxmemory or remove what else is in it")]
     ReadOnly(String),
-    /// It is a node of a cluster, and the URL names it as a server of its own.
+    /// It is a node of a cluster, and the URL names it as a single server.
     #[error("redis is a node of a Redis Cluster: write redis-cluster://HOST:PORT,HOST:PORT")]
     Clustered,
     /// No master of the cluster has the slot of a key.

@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// A call is over by then, a new connection included.
+    /// A call ends by then, a new connection included.
     pub(super) call: Duration,
     /// A connection is made and greeted within this, so that a caller who finds none can still use it.
     pub(super) connect: Duration,

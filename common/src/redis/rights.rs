@@ -61,8 +61,8 @@ pub enum Kept {
     UntilRestart,
 }
 
-/// Returns the URL of each server that keeps users of its own, from an administrator's URL: of a Redis Cluster all nodes, as the first
-/// that answers names them.
+/// Returns the URL of each server that keeps its own users, from an administrator's URL: of a Redis Cluster all nodes,
+/// as the first that answers names them.
 pub async fn servers(url: &str) -> Result<Vec<String>, RedisError> {
     let named = ServerConfig::at(url).urls();
     if !url.starts_with("redis-cluster:") && !url.starts_with("rediss-cluster:") {

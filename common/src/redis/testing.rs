@@ -34,7 +34,7 @@ fn fresh_name() -> String {
     format!("test-{:016x}", rand::rng().random::<u64>())
 }
 
-/// The server that tests share, under a namespace of its own.
+/// Returns the server that tests share, under a separate namespace.
 pub fn shared() -> RedisServer {
     let url = std::env::var("FEEDFLEET_TEST_REDIS").expect(
         "this test needs a Redis: run dev/test, or `dev/services up redis` and `eval \"$(dev/services urls)\"`",
@@ -99,7 +99,7 @@ impl PrivateServer {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// A connection of its own, as another process would have.
+    /// Returns a separate connection, as another process would have.
     pub fn client(&self, namespace: &str) -> RedisServer {
         patient(&self.url(), namespace)
     }

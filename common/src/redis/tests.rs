@@ -172,7 +172,7 @@ fn sources(error: &dyn std::error::Error) -> Vec<String> {
     std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect()
 }
 
-/// TLS trusts what the system trusts, which a process learns from its environment; so the client is a process of its own.
+/// TLS trusts what the system trusts, which a process learns from its environment; so the client is a separate process.
 #[tokio::test]
 async fn rediss_is_spoken_and_its_certificate_is_checked() {
     let folder = tempfile::tempdir().unwrap();

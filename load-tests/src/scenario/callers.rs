@@ -132,7 +132,7 @@ impl Drop for Open<'_> {
     }
 }
 
-/// Connects from an address of its own, with a receive buffer as small as the system allows.
+/// Connects from a separate address, with a receive buffer as small as the system allows.
 async fn connect(api: SocketAddr, number: u32) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(1)?;
@@ -187,8 +187,9 @@ async fn taken(mut stream: TcpStream) -> std::io::Result<u64> {
     }
 }
 
-/// Asks for `/healthz` on a connection of its own. The request is sent by the call after the one that connects: in the runtime of
-/// hundreds of other callers, both of them on a busy machine, it would come so late that the API took it for one of theirs.
+/// Requests `/healthz` on a separate connection. The request is sent by the call after the one that connects: in the
+/// runtime of hundreds of other callers, both of them on a busy machine, it would come so late that the API took it for
+/// one of theirs.
 async fn asked_at_once(api: SocketAddr) -> std::io::Result<u64> {
     let connected = tokio::task::spawn_blocking(move || {
         let mut stream = std::net::TcpStream::connect_timeout(&api, PROBED)?;

@@ -54,10 +54,10 @@ pub struct OfCategory {
     pub missed_of_catchable: f64,
 }
 
-/// What a host is asked.
+/// The requests that a host receives.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OfHost {
-    /// Its name, or "-" for feeds whose name is no URL.
+    /// Its name, or "-" for feeds whose name is not a URL.
     pub host: String,
     /// Its feeds.
     pub feeds: usize,

@@ -70,7 +70,7 @@ pub struct SampledFeed {
 }
 
 impl SampledFeed {
-    /// Chooses the feeds that are pushed without a draw of their own, so that all else stays as it is.
+    /// Chooses the feeds that are pushed without a separate draw, so that all else stays as it is.
     fn is_pushed(seed: f64, share: f64) -> bool {
         (seed * 7919.0).fract() < share
     }

@@ -1,4 +1,4 @@
-//! What feeds publish over their whole histories: how often `feed.silent` is published although a feed goes on, how
+//! What feeds publish over their whole histories: how often `feed.silent` is published although a feed continues, how
 //! soon after its last post, and which feeds lose entries when they post more than a document holds.
 
 use common::config::PolicyConfig;

@@ -31,8 +31,9 @@ pub(super) fn back_within() -> Duration {
     Duration::from_secs(if std::env::var_os("SOAK").is_some() { 30 } else { 120 })
 }
 
-/// Has the fleet go on for a while, and stops it: every feed is polled, every entry stored once, no report accepted twice, no hold
-/// broken, and the consumer, which follows the first of the roles, has every event once and in order. The workers are the last two roles.
+/// Lets the fleet run for a while, and stops it: every feed is polled, every entry stored once, no report accepted
+/// twice, no hold broken, and the consumer, which follows the first of the roles, has every event once and in order.
+/// The workers are the last two roles.
 pub(super) async fn assert_nothing_lost(
     load: &Load,
     mut roles: Vec<Role>,

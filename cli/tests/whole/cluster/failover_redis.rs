@@ -148,7 +148,8 @@ async fn masters_are_lost(mut group: Group) {
             if frozen { "frozen" } else { "killed" },
         );
         assert!(back < back_within(), "{back:?}");
-        // Those of the other masters, which are two of three, go on: half of that once the calls to a frozen one have timed out.
+        // The feeds of the other masters, two thirds of all, are still polled: at half of that rate once the calls to a
+        // frozen master have timed out.
         let after_timeouts = elected.saturating_sub(Duration::from_secs(3)).as_secs_f64();
         let expected = if is_cluster { size.rate() * after_timeouts / 3.0 } else { 0.0 };
         assert!(meanwhile as f64 >= expected, "{meanwhile} requests in {elected:?}");

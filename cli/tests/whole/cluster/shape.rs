@@ -177,7 +177,7 @@ async fn entries_have_one_documented_shape_wherever_they_come_out() {
         };
         let mut sanitised = list(&page, "items");
         for entry in &mut sanitised {
-            // what is asked for in addition
+            // returned only on request
             entry.as_object_mut().unwrap().retain(|name, _| name != "summary_html" && name != "content_html");
         }
         assert_eq!(common(&schema, sanitised), expected, "GET /feeds/{id}/entries");

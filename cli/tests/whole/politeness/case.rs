@@ -298,7 +298,7 @@ impl<'a> Case<'a> {
     }
 
     fn breach(&self, text: String) {
-        // Printed immediately for whoever watches; the score card contains it too.
+        // Printed immediately, to be watched; the score card contains it too.
         println!("{}: {text}", self.line);
         self.breaches.lock().unwrap().push(text);
     }

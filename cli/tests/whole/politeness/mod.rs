@@ -232,7 +232,7 @@ fn settle(who: &str, stage: &Stage, rows: &[Row], kills: Vec<Timestamp>) {
     assert!(breaches == 0 && card.is_clean(), "{breaches} breaches of lines, {} of rules", card.violations.len());
 }
 
-/// In the paths at hosts with rules of their own, which are judged by their cases.
+/// Marks the paths at hosts with their own rules, which are judged by their cases.
 const OWN_RULES: &str = "/own/";
 
 fn now() -> Timestamp {

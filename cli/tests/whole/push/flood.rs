@@ -41,7 +41,7 @@ struct Asked {
     secret: String,
 }
 
-/// A hub that verifies what it is asked for, and hands it to the test.
+/// Starts a hub that verifies every subscription request, and hands it to the test.
 async fn hub() -> (String, mpsc::UnboundedReceiver<Asked>) {
     let (sender, asked) = mpsc::unbounded_channel();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -117,7 +117,7 @@ impl Hub {
         Hub::Own(Box::new(hub), home)
     }
 
-    /// Tells the hub of others that a topic changed, as a publisher does. feedfleet's own hub polls its topics.
+    /// Notifies a foreign hub that a topic changed, as a publisher does. feedfleet's own hub polls its topics.
     async fn publish(&self, client: &reqwest::Client, topic: &str) {
         let Hub::OfOthers(Flask { url, .. }) = self else { return };
         let form = format!("hub.mode=publish&hub.topic={}", topic.replace(':', "%3A").replace('/', "%2F"));

@@ -154,7 +154,7 @@ pub(super) fn wish<'a>(mode: &'a str, topic: &'a str, callback: &'a str) -> [(&'
     [("hub.mode", mode), ("hub.topic", topic), ("hub.callback", callback)]
 }
 
-/// Waits until nothing is asked any more; returns the subscriptions.
+/// Waits until no verification is pending; returns the subscriptions.
 pub(super) async fn settled(home: &Home, fleet: &mut Fleet) -> Vec<Value> {
     fleet
         .wait_for("the end of questions", async |fleet| {
@@ -239,7 +239,7 @@ async fn cases_of_the_pubsubhubbub_suite_pass() {
     let known = format!("{}/api/v1/feeds/lookup?url={topic}", fleet.api);
     assert_eq!(fleet.client.get(&known).send().await.unwrap().status(), 404, "nobody confirmed");
 
-    // One in trouble is asked again. Paths differ in case.
+    // One in trouble is verified again. Paths differ in case.
     subscriber.say("/Trouble", Says::Status(503));
     for path in ["/Trouble", "/trouble"] {
         assert_eq!(ask(&fleet, &wish("subscribe", topic, &subscriber.url(path))).await, 202);

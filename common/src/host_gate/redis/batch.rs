@@ -1,9 +1,9 @@
 //! Starts and releases of requests that come while the server answers earlier ones: they go to it together, in one script.
 //!
-//! A call that finds none out goes out at once, alone: nobody waits for others to come. Of each group one call is out at a time; what
-//! arrives meanwhile is the next one, up to [`AT_ONCE`] items. When a call fails, each of its items fails, and each may have
-//! happened, as when it was a call of its own; when the server refuses several items together, each is sent alone, so that one of them
-//! does not make the others fail.
+//! A call goes out at once, alone, if none of its group is out: no call waits for others to come. Of each group one
+//! call is out at a time; what arrives meanwhile is the next one, up to [`AT_ONCE`] items. When a call fails, each of
+//! its items fails, and each may have taken effect, as if it had been a separate call. When the server refuses several
+//! items together, each is sent alone, so that one of them does not make the others fail.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -120,7 +120,8 @@ async fn a_group_that_is_lost_closes_alone_and_no_gap_and_no_hold_is_broken() {
         } else {
             cluster.servers[lost].kill();
         }
-        // Until the failover: the others go on, and what is away is refused as if it were closed.
+        // Until the failover: the other masters continue, and calls to the one that is away are refused as if it were
+        // closed.
         let begun = Instant::now();
         let (mut starts, mut slowest) = (0, Duration::ZERO);
         while begun.elapsed() < Duration::from_secs(3) {

@@ -34,7 +34,7 @@ async fn opened(gate: &RedisGate, stored: &[(HostKey, Timestamp)]) -> bool {
             Ok(Some(mark)) => {
                 was_lost = true;
                 let loaded = gate.hold(stored, now()).await.is_ok();
-                // It answers false until all requests from before the loss are over.
+                // It answers false until all requests from before the loss have ended.
                 let _ = loaded && gate.open(&mark, now()).await.unwrap_or(false);
             }
             Err(_) => {}

@@ -1,5 +1,5 @@
-//! A group of hosts: everything that the gate keeps of them is in one slot of a Redis Cluster, with marks of its own, so that one that
-//! lost its memory closes alone.
+//! A group of hosts: everything that the gate keeps of them is in one slot of a Redis Cluster, with its own marks, so
+//! that a group that lost its memory closes alone.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

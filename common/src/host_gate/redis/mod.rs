@@ -7,9 +7,10 @@
 //! generation, so that a server that was away while another one was the gate is found out. All keys begin with
 //! `{NAMESPACE}:gate:`: a worker's user needs no other.
 //!
-//! In a Redis Cluster the hosts are in [`GROUPS`] groups by a hash of their names, and their keys begin with `{NAMESPACE:N/16}:gate:`,
-//! which puts each group into one slot. Each group has all of the above and is opened on its own; the rules are in the first. A feed's
-//! record is in the group of the host at which it is polled. A group whose server is away refuses, and the others go on.
+//! In a Redis Cluster the hosts are in [`GROUPS`] groups by a hash of their names, and their keys begin with
+//! `{NAMESPACE:N/16}:gate:`, which puts each group into one slot. Each group has all of the above and is opened
+//! separately; the rules are in the first. A feed's record is in the group of the host at which it is polled. A group
+//! whose server is away refuses, and the others continue.
 
 mod batch;
 #[cfg(test)]
@@ -48,7 +49,7 @@ pub const GROUPS: usize = 16;
 /// A gate for all processes that use the same server and namespace.
 pub struct RedisGate {
     server: RedisServer,
-    /// The requests that were out when the gate lost its memory are over after this.
+    /// The requests that were out when the gate lost its memory have ended after this time.
     fetch_deadline: Duration,
     /// The time in scripts is the caller's, for tests, and not the server's.
     callers_time: bool,
@@ -59,7 +60,8 @@ pub struct RedisGate {
 }
 
 impl RedisGate {
-    /// A gate on this server; nothing is asked of it yet. No permit has a deadline further ahead than `fetch_deadline`.
+    /// Creates a gate on this server, without any request to it yet. No permit has a deadline further ahead than
+    /// `fetch_deadline`.
     pub fn new(server: RedisServer, fetch_deadline: Duration) -> Self {
         let parts = if server.is_cluster() { server.parts(GROUPS) } else { vec![server.whole()] };
         let groups: Arc<[Group]> = parts.iter().cloned().map(Group::new).collect();

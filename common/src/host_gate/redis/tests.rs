@@ -75,7 +75,7 @@ struct Seen {
     fetch: Duration,
     /// Between which two times each was granted: by the server's clock, at some moment in between.
     starts: std::sync::Mutex<Vec<(Timestamp, Timestamp)>>,
-    /// The starts of those under way.
+    /// The starts of the requests in flight.
     flying: std::sync::Mutex<Vec<Timestamp>>,
     most: AtomicUsize,
     /// Enough was seen.
@@ -103,7 +103,7 @@ impl Seen {
         flying.swap_remove(place);
     }
 
-    /// Waits for so many starts.
+    /// Waits for this number of starts.
     async fn wait_for(&self, starts: usize) {
         let begun = Instant::now();
         while self.starts.lock().unwrap().len() < starts {
@@ -112,7 +112,7 @@ impl Seen {
         }
     }
 
-    /// How often the host was asked; checks its gap and its parallelism.
+    /// Returns how often the host was polled; checks its gap and its concurrency.
     fn judged(&self) -> usize {
         let mut starts = self.starts.lock().unwrap().clone();
         starts.sort_unstable();

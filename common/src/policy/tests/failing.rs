@@ -1,4 +1,4 @@
-//! Failures that last: when readers are told, once per run, and that the end of the run is told too.
+//! Persistent failures: readers are notified once per run of failures, and again when the run ends.
 
 use super::*;
 

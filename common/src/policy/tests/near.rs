@@ -119,7 +119,7 @@ fn day(
         let decision = minutes.decide(&subjects[feed], &answer, at, draws, &policy);
         let rhythm = subjects[feed].state.rhythm;
         subjects[feed] = after(&subjects[feed], &decision);
-        // It goes on posting as before.
+        // It continues to post as before.
         subjects[feed].state.rhythm = Rhythm::steady(rhythm.items(), 30.0, at);
         gaps = (gaps.0 + delay(&decision).as_secs_f64(), gaps.1 + 1);
         due.push(Reverse((decision.next_due.unwrap(), feed)));

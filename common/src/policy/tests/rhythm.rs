@@ -140,7 +140,7 @@ fn counts_never_overflow_however_long_a_feed_is_watched() {
     assert!((hours.iter().sum::<f32>() - 24.0).abs() < 0.01 && (weekdays.iter().sum::<f32>() - 7.0).abs() < 0.01);
 }
 
-/// A document of ten entries with identities of its own, dated as given.
+/// Returns a document of ten entries, each with its own identity, with these dates.
 fn renamed(date: Option<Timestamp>) -> Document {
     let entry = |number: usize| Entry { id: number.to_string(), published: date, ..Entry::default() };
     Document { entries: (0..10).map(entry).collect(), new_entries: 10, all_entries: 10, ..Document::default() }

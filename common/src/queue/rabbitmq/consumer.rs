@@ -129,8 +129,8 @@ impl Receiving {
         self.pause().await;
     }
 
-    /// Cancels the consumer and returns what nobody took. What was taken can still be acked. Whoever waits for a message
-    /// meanwhile, or comes later, consumes anew.
+    /// Cancels the consumer and returns the messages that were not taken. Those that were taken can still be acked. A
+    /// caller that is waiting for a message, or comes later, starts a new consumer.
     pub(super) async fn pause(&self) {
         let mut pump = self.pump.lock().await;
         end(&mut pump).await;
@@ -269,7 +269,7 @@ impl Inbox {
     }
 }
 
-/// Keeps a consumer at the broker and moves what it brings into the inbox.
+/// Keeps a consumer at the broker and moves its messages into the inbox.
 struct Pump {
     inbox: Arc<Inbox>,
     view: View,

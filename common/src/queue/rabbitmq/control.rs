@@ -1,4 +1,4 @@
-//! Questions about a queue, on a channel of their own.
+//! Queries about a queue, on a separate channel.
 
 use std::time::Duration;
 

@@ -19,8 +19,8 @@ use tokio::time::timeout;
 use super::super::QueueError;
 use crate::config::ServerConfig;
 
-/// Silence of twice this time ends a connection, on both sides: a stopped broker or a half-open connection is noticed within
-/// 8 s, and polling goes on within 10.
+/// Silence of twice this time ends a connection, on both sides: a stopped broker or a half-open connection is noticed
+/// within 8 s, and polling continues within 10.
 const HEARTBEAT_SECONDS: u16 = 3;
 /// How long the only address may take to accept a connection, handshakes included.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -84,7 +84,7 @@ pub(super) struct Dialer {
     addresses: Arc<Addresses>,
     /// Shown by the broker's tools.
     name: String,
-    /// What was tried or connected to last: if that is over, another one is more likely to answer.
+    /// The address that was last tried or connected to: if it failed, another one is more likely to answer.
     last: Option<SocketAddr>,
     /// Attempts in a row in which no address answered.
     failures: u32,

@@ -1,4 +1,4 @@
-//! A durable topic exchange: messages for whoever bound a queue to it, and nobody if nobody did.
+//! A durable topic exchange: messages for every queue that is bound to it; without one they are dropped.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Exchange {
     }
 
     async fn send(&mut self, messages: &[Announcement], confirmed: &mut usize) -> Result<(), BrokerError> {
-        // Taken out: trouble, and a future that is dropped, leave none behind that messages are still under way on.
+        // Taken out: after an error, or when the future is dropped, no channel with messages in flight is left behind.
         let channel = match self.channel.take().filter(|channel| channel.status().connected()) {
             Some(channel) => channel,
             None => self.open().await?,

@@ -1,7 +1,8 @@
 //! One connection to the broker, kept up by a supervisor of ours.
 //!
-//! lapin can recover by itself, but gives up after some attempts and replays what it remembers; here every connection
-//! is a new one with a number, whoever uses it opens channels anew, and what belonged to an earlier one fails cleanly.
+//! lapin can recover automatically, but gives up after some attempts and replays what it remembers. Here every
+//! connection is a new one with a number, its users open new channels, and what belonged to an earlier one fails
+//! cleanly.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use super::herald::Herald;
 
 /// A connection that lived this long starts a new row of attempts.
 const SETTLED: Duration = Duration::from_secs(5);
-/// lapin tells of errors at once, but not of every orderly end.
+/// lapin reports errors at once, but not every orderly end.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long the orderly end of a connection may take.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -47,7 +48,7 @@ enum State {
 #[derive(Clone)]
 pub(super) struct Live {
     pub(super) connection: Arc<Connection>,
-    /// Tells this connection from earlier and later ones of its link.
+    /// Distinguishes this connection from earlier and later ones of its link.
     number: u64,
     blocked: watch::Receiver<Option<String>>,
 }

@@ -153,7 +153,7 @@ impl Broker {
         RabbitQueue { halves, dead_letters, too_new, too_new_pauses, too_new_logged, items: PhantomData }
     }
 
-    /// The exchange for whoever wants to listen, `NAMESPACE.events`, on a connection of its own.
+    /// Returns the exchange for listeners, `NAMESPACE.events`, on a separate connection.
     pub fn events(&self) -> Exchange {
         let name = format!("{} events", self.namespace);
         let link = Arc::new(Link::start(&self.addresses, name, Herald::of("events"), self.blocked_count.clone()));
@@ -203,8 +203,8 @@ struct Halves {
 }
 
 impl<T: Message> RabbitQueue<T> {
-    /// Receives no more: the consumer is cancelled, what nobody took is returned at once, `receive` says that the queue is
-    /// closed. What was received before can still be acked, and publishing goes on.
+    /// Receives no more: the consumer is cancelled, messages that were not taken are returned at once, and `receive`
+    /// says that the queue is closed. What was received before can still be acked, and publishing continues.
     pub async fn quiet(&self) {
         self.halves.receiving.quiet().await;
     }

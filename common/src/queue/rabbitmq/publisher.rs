@@ -186,8 +186,8 @@ async fn send(
     let published = channel.basic_publish(exchange.clone(), queue.clone(), options, &bytes, properties).await;
     match published.map_err(refused)?.await.map_err(refused)? {
         Confirmation::Ack(None) => Ok(()),
-        // A return of a message in the window may be told with its neighbour's confirmation. Both had to do with a
-        // queue that was being deleted, and what was in that is lost whatever we say.
+        // A returned message of the window may be reported with its neighbour's confirmation. Both concern a queue that
+        // was being deleted, and whose content is lost whatever we report.
         Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)) => {
             tokio::time::sleep(REDECLARE_DELAY).await;
             // The next to publish opens a channel, and declares the queue with it.

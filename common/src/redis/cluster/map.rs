@@ -21,8 +21,9 @@ struct Described {
 }
 
 impl Map {
-    /// Combines the answers of several nodes, each with the address that was asked: the highest epoch counts for each slot, as it
-    /// does among the nodes themselves, so that the answer of a node that was cut off is outdone. `None` if no master has slots.
+    /// Combines the answers of several nodes, each with the address that was queried: the highest epoch counts for each
+    /// slot, as it does among the nodes themselves, so that it supersedes the answer of a node that was cut off. `None`
+    /// if no master has slots.
     pub(super) fn of_answers(answers: &[(String, String)], by_name: bool) -> Option<Self> {
         let mut map = Map { masters: Vec::new(), owners: vec![None; usize::from(SLOTS)] };
         let mut epochs = vec![0_u64; usize::from(SLOTS)];

@@ -103,7 +103,7 @@ impl Clustered {
         format!("{scheme}://{}/", hosts.join(","))
     }
 
-    /// A connection of its own, as another process would have.
+    /// Returns a separate connection, as another process would have.
     pub fn client(&self, namespace: &str) -> RedisServer {
         patient(&self.url(), namespace)
     }

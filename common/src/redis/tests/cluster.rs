@@ -35,7 +35,7 @@ async fn every_part_is_kept_by_the_master_of_its_slot() {
     assert_eq!(checked.iter().flatten().count(), 3);
     assert!(fault(&checked, true).is_none());
 
-    // A node that is named as a server of its own.
+    // A node that is named as a single server.
     let single = RedisServer::connect(&ServerConfig::at(&cluster.servers[0].url()), "parts").unwrap();
     let elsewhere = server.parts(16).into_iter().find(|part| cluster.owner(part.slot) != 0).unwrap();
     let refused = add(&single, &elsewhere).await.unwrap_err();

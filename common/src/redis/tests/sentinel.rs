@@ -88,7 +88,7 @@ async fn a_sentinel_that_stands_still_or_names_another_master_changes_nothing() 
         assert_eq!(run, Some(own_run(&group.servers[0])));
         assert!(took < Duration::from_millis(1500), "{took:?}");
     }
-    // One that is left alone is believed.
+    // The only sentinel that answers is believed.
     let server = RedisServer::connect(&ServerConfig::at(&hosts(&[one, misled.port])), "alone").unwrap();
     assert_eq!(run_of(&server).await, Some(own_run(&stranger)));
     group.sentinels[0].signal("CONT");

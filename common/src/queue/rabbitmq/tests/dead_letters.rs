@@ -21,7 +21,7 @@ async fn put<T: Message>(queue: &TestQueue<T>, bytes: &str) {
     assert_eq!(confirm.await.unwrap().await.unwrap(), lapin::Confirmation::Ack(None));
 }
 
-/// Waits until so many messages lie in the dead letters, and gives the bytes of the first.
+/// Waits until this many messages are dead-lettered, and returns the bytes of the first.
 async fn dead<T: Message>(queue: &TestQueue<T>, count: usize) -> Vec<u8> {
     let patience = tokio::time::Instant::now() + Duration::from_secs(120);
     while queue.dead_letters().await.unwrap() < count {

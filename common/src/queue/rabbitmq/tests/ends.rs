@@ -250,7 +250,7 @@ async fn a_consumer_that_is_refused_leaves_nothing_behind() {
     queue.end().await;
 }
 
-/// A report of about so many bytes, each of which JSON doubles.
+/// Returns a report of about this many bytes, each of which JSON doubles.
 fn large_report(n: i64, bytes: usize) -> FetchReport {
     let detail = "\"".repeat(bytes);
     let outcome = crate::report::Outcome::Failed { failure: crate::outcome::FailureKind::Malformed, detail };

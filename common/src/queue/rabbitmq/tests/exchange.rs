@@ -1,4 +1,4 @@
-//! The exchange: in order, to whoever is bound, and nothing is left out after trouble.
+//! The exchange: in order, to every bound queue, and nothing is left out after an error.
 
 use lapin::options::{
     BasicGetOptions, ExchangeBindOptions, ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions,
@@ -23,7 +23,7 @@ fn messages(keys: &[&str]) -> Vec<Announcement> {
     keys.iter().enumerate().map(message).collect()
 }
 
-/// An exchange in a namespace of its own, with a queue that wants some of it.
+/// An exchange in a separate namespace, with a queue that wants some of it.
 struct Bound {
     broker: Broker,
     exchange: Exchange,

@@ -31,7 +31,7 @@ pub(super) fn namespace() -> String {
     format!("test-{:016x}", rand::Rng::next_u64(&mut rand::rng()))
 }
 
-/// A queue in a namespace of its own.
+/// A queue in a separate namespace.
 pub(super) struct TestQueue<T> {
     pub(super) broker: Broker,
     pub(super) namespace: String,

@@ -1,4 +1,4 @@
-//! A broker of our own that is killed, stopped, paused and filled, under traffic.
+//! A private broker that is killed, stopped, paused and filled, under traffic.
 
 use lapin::uri::AMQPUri;
 use tokio::time::Instant;
@@ -72,7 +72,7 @@ async fn a_queue_may_be_there_before_its_broker_and_says_why_nothing_is_taken() 
     until("it is ready", async || queue.check().await.is_ok()).await;
 
     own.control(&["set_vm_memory_high_watermark", "absolute", "1"]).await;
-    // The broker tells a connection so at its next message.
+    // The broker reports it to a connection at its next message.
     let error = queue.publish(&[report(2)]).await.unwrap_err();
     assert!(std::error::Error::source(&error).unwrap().to_string().contains("may or may not"), "{error:?}");
     for error in [queue.check().await.unwrap_err(), queue.publish(&[report(3)]).await.unwrap_err()] {

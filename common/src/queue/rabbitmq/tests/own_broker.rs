@@ -10,7 +10,7 @@ use tracing::{Dispatch, Event, Level, Metadata, Subscriber, span};
 /// The nodes of a cluster.
 pub(super) const NODES: [&str; 3] = ["rabbitmq", "rabbitmq2", "rabbitmq3"];
 
-/// `dev/services` in a folder of its own; down when dropped.
+/// `dev/services` in a separate folder; down when dropped.
 pub(super) struct OwnBroker {
     folder: TempDir,
 }

@@ -75,7 +75,7 @@ async fn front(authority: &Authority, of_clients: Option<&Authority>) -> String 
     format!("amqps://guest:guest@localhost:{port}/%2f")
 }
 
-/// The system's certificates are read from the environment, so each case is a process of its own.
+/// The system's certificates are read from the environment, so each case runs in a separate process.
 async fn in_a_process(system: &Authority, front: &str, ca_file: Option<&Path>) -> String {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), system.pem()).unwrap();
