@@ -7,7 +7,7 @@ use common::secrets::SecretError;
 use crate::schedule::ScheduleError;
 use store::StoreError;
 
-/// A backend did not do what it was asked. A loop retries; an operation returns it.
+/// A backend failed. A loop retries; an operation returns it.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
     /// The store.

@@ -194,7 +194,7 @@ impl Scheduler {
         }
     }
 
-    /// Fills the schedule from the store and tries to open the gate; the loops go on with both.
+    /// Fills the schedule from the store and tries to open the gate; the loops continue with both.
     pub async fn boot(&self) -> Result<(), BackendError> {
         self.ops.orders.look(self.clock.now()).await?;
         let condition = &self.maintainer.condition;

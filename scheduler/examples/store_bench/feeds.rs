@@ -22,7 +22,7 @@ const ENTRIES: u64 = 20;
 /// Added in one transaction.
 const ADDED_AT_ONCE: usize = 1_000;
 
-/// So many feeds, numbered from 1.
+/// This number of feeds, numbered from 1.
 pub(crate) struct BenchFeeds {
     config: Config,
     states: Vec<PollState>,

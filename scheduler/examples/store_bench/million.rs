@@ -119,7 +119,7 @@ async fn store(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The program over that store. Nothing is due, so that only the feeds' number tells.
+/// Starts the program over that store. Nothing is due, so that only the number of feeds makes a difference.
 fn process(folder: &Path, program: &Path) -> anyhow::Result<()> {
     // Free a moment ago; somebody else taking it meanwhile shows as a program that does not start.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;

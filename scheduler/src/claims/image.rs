@@ -1,4 +1,4 @@
-//! A world as a row of numbers, by which the model tells worlds apart.
+//! A world as a row of numbers, by which the model distinguishes worlds.
 
 use std::hash::{Hash, Hasher};
 
@@ -73,7 +73,7 @@ impl Image {
         self.seen.push(value);
     }
 
-    /// A time; what is over is over.
+    /// Adds a time; all times that have passed look the same.
     fn time(&mut self, at: i64) {
         self.seen.push(if at >= AHEAD { at.min(FAR) } else { at.max(self.floor) - self.now });
     }

@@ -1,5 +1,6 @@
-//! Is it us? When hosts that answered before suddenly fail, most of all that are asked, and in ways that our own network can
-//! be the reason of, then it is: no feed is penalised, and polling slows to a probe until hosts answer again.
+//! Decides whether the fault is ours. It is when hosts that answered before suddenly fail: most of all polled hosts, in
+//! ways that our own network can cause. Then no feed is penalised, and polling slows to a probe until hosts answer
+//! again.
 //!
 //! Nobody leads: each scheduler judges by the reports that it settles itself, an even share of all. What follows for a feed is
 //! [`common::policy::spare`]'s business.
@@ -16,7 +17,7 @@ use common::time::Timestamp;
 
 /// How long a host's answer or failure counts: "in the same minute".
 const WINDOW: Duration = Duration::from_secs(60);
-/// So many hosts must have failed that were well before, and more than answered ...
+/// The number of hosts that must have failed although they were well before, and more than answered ...
 const MANY_HOSTS: usize = 8;
 /// ... or this many failed and none answered: a desktop polls few hosts.
 const FEW_HOSTS: usize = 3;
@@ -63,7 +64,7 @@ impl OurFault {
         self.seen().since
     }
 
-    /// Takes in what became of fetches: the feed as it was before, and the report. Tells a change once, in the log.
+    /// Takes in the outcomes of fetches: the feed as it was before, and the report. Logs each change once.
     pub(crate) fn observe<'a>(&self, reports: impl Iterator<Item = (&'a Feed, &'a FetchReport)>, now: Timestamp) {
         let mut seen = self.seen();
         let before = seen.since.is_some();
@@ -110,8 +111,8 @@ impl OurFault {
     }
 }
 
-/// Did the host answer, whatever it said? `None` for what tells nothing: a request that was not made, one that the address
-/// guard stopped, a feed that had failed before.
+/// Returns whether the host answered, with any status. `None` if the report does not show it: a request that was not
+/// made, one that the address guard stopped, a feed that had failed before.
 fn answered(feed: &Feed, report: &FetchReport) -> Option<bool> {
     let was_well = feed.state.consecutive_failures == 0 && feed.state.last_success.is_some();
     match &report.outcome {

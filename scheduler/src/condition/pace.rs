@@ -52,7 +52,7 @@ impl Pace {
         room
     }
 
-    /// So many were started.
+    /// Takes the number of polls that were started.
     pub fn spend(&mut self, polls: usize) {
         if self.per_second.is_finite() {
             self.tokens -= polls as f64;

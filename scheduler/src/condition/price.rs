@@ -40,7 +40,7 @@ struct PriceInputs {
 const AT_THE_LIMIT: Duration = Duration::from_secs(30);
 
 impl Price {
-    /// The configured price, until the store is asked.
+    /// Starts with the configured price, until the store has been read.
     pub fn new(config: &Config) -> Self {
         Price {
             now: AtomicU64::new(config.policy.price.to_bits()),

@@ -23,12 +23,12 @@ const WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 /// whole site, and counts twice: two feeds are enough.
 const ENOUGH: u32 = 3;
 const PAGE_COUNTS: u32 = 2;
-/// No more feeds of a host are told apart.
+/// The maximum number of feeds of a host that are distinguished.
 const MOST_FEEDS: usize = 8;
 /// No more hosts are suspected at once.
 const MOST_HOSTS: usize = 2_000;
 
-/// What this scheduler knows of hosts that refuse us. Shared by whoever asks.
+/// What this scheduler knows of hosts that refuse us. Shared by all its users.
 #[derive(Debug, Default)]
 pub struct Refusals(Mutex<RefusingHosts>);
 
@@ -142,7 +142,7 @@ impl RefusingHosts {
         feeds > 1 && suspect.weight >= ENOUGH && feeds > 2 * suspect.answered
     }
 
-    /// Counts a good answer. A host that answers as much as it refuses is no suspect any more.
+    /// Counts a good answer. A host that answers as much as it refuses is not suspected any more.
     fn answered(&mut self, host: &HostKey) {
         let Some(suspect) = self.suspects.get_mut(host) else { return };
         suspect.answered += 1;

@@ -76,7 +76,7 @@ pub(super) struct Task {
     pub(super) target: Arc<Target>,
     /// Its last request was slow or failed.
     pub(super) is_slow: bool,
-    /// The subscriber is asked, or told: its intent is due.
+    /// The subscriber is due a verification or a notification: its intent.
     pub(super) asks: bool,
     /// The cursor and the pending number in the store.
     pub(super) stored: (i64, i64),
@@ -101,7 +101,7 @@ impl Task {
 enum Next {
     /// A request.
     Send(Batch),
-    /// A question to the subscriber, or what it is told, at the hub.
+    /// A question or a notification to the subscriber, at the hub.
     Ask(Intent),
     /// Nothing is sent, but the progress is to be stored.
     Move { progress: Progress, looked: Option<i64> },

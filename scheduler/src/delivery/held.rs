@@ -19,9 +19,9 @@ pub(super) struct Held {
     /// A request is in flight, or waits for its turn. It is cancelled when this is dropped.
     pub(super) running: Option<DropGuard>,
     pub(super) is_slow: bool,
-    /// When the subscriber is asked next, at the hub.
+    /// When the subscriber's next question is due, at the hub.
     pub(super) question: Option<Timestamp>,
-    /// Events are delivered, whatever is asked.
+    /// Events are delivered, whatever question is pending.
     pub(super) delivers: bool,
     /// When it may have something to send; `None`: it waits for an event.
     pub(super) due: Option<Timestamp>,

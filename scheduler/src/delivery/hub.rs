@@ -1,5 +1,6 @@
-//! What the hub asks its subscribers and tells them: whether they want a subscription, and that it ends (WebSub, sections 5.2 and
-//! 5.3). The requests are attempts like others: under the lease, through the lanes and the target's limits, and retried.
+//! The hub's requests to its subscribers: it verifies that they want a subscription, and notifies them when it ends
+//! (WebSub, sections 5.2 and 5.3). The requests are attempts like others: under the lease, through the lanes and the
+//! target's limits, and retried.
 
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ enum Word {
 }
 
 impl Attempts {
-    /// Asks the subscriber, or tells it, and stores what follows. The next look reads the subscription again.
+    /// Verifies or notifies the subscriber, and stores what follows. The next look reads the subscription again.
     pub(super) async fn ask(&self, task: &Task, intent: Intent, mut slot: Slot) -> Result<Ended, String> {
         let (of, at, begun) = (&task.of, self.ops.clock.now(), Instant::now());
         let (Some(hub), Some(sender)) = (&of.hub, self.ops.sender.get()) else { return Ok(Ended::Lost) };
@@ -199,7 +200,7 @@ fn with(hub: Hub) -> SubscriptionChange {
     SubscriptionChange { hub: Some(hub), ..SubscriptionChange::default() }
 }
 
-/// The callback with what is asked in its query, behind what it has there.
+/// Returns the callback with the question's parameters after those of its own query.
 fn question(callback: &Url, topic: &str, intent: &Intent, challenge: &str) -> Url {
     let mut url = callback.clone();
     {

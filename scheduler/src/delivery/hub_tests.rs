@@ -1,4 +1,5 @@
-//! The hub with a scripted subscriber: what it is asked, what follows from its answers, and what it gets.
+//! The hub with a scripted subscriber: the questions it gets, what follows from its answers, and what is delivered to
+//! it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -142,7 +143,7 @@ impl World {
         self.ops.hub_request(request).await.unwrap();
     }
 
-    /// Waits until nothing is asked any more.
+    /// Waits until no question is pending.
     pub(super) async fn settled(&self) -> Option<Subscription> {
         self.until("end of questions", async |world| match world.subscription().await {
             Some(it) if it.hub.as_ref().unwrap().intent.is_some() => None,

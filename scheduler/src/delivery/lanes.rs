@@ -33,7 +33,7 @@ pub(super) struct Lanes {
 pub(super) enum Way {
     Quick,
     Slow,
-    /// The hub's verification requests, and what it tells subscribers.
+    /// The hub's verification requests and its notifications of subscribers.
     Question,
 }
 

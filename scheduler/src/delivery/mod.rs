@@ -5,8 +5,8 @@
 //! stores the range that the request covers, sends it, and moves its cursor on once the target accepted it (`attempt`). A process
 //! that is killed in between leaves the range in the store: the next one sends the same range under the same id.
 //!
-//! Subscribers of the WebSub hub are subscriptions too: what they are asked and told goes the same way (`hub`), and their leases end
-//! here (`tending`).
+//! Subscribers of the WebSub hub are subscriptions too: their verifications and notifications go the same way (`hub`),
+//! and their leases end here (`tending`).
 //!
 //! Targets that are slow or fail, and callbacks that are asked whether they want a subscription, use separate parts of the requests
 //! that may be in flight (`lanes`), so that they delay no others.

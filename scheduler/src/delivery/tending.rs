@@ -58,7 +58,7 @@ pub(super) async fn round(ops: &Ops) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Follows a feed to the one that it turned out to be, or tells the subscriber that its subscription ends.
+/// Follows a feed to its survivor, or notifies the subscriber that its subscription ends.
 async fn follow(ops: &Ops, stray: &Stray) -> Result<(), StoreError> {
     let Some(found) = ops.subscription(stray.id).await? else { return Ok(()) };
     let Some(hub) = &found.hub else { return Ok(()) };
@@ -83,7 +83,7 @@ async fn follow(ops: &Ops, stray: &Stray) -> Result<(), StoreError> {
     ops.store.change_subscription(found.id, &change).await.map(drop)
 }
 
-/// The change that follows a feed to its survivor. `None`: events of before the merge are not delivered yet.
+/// Returns the change that follows a feed to its survivor. `None`: events from before the merge are not delivered yet.
 async fn following(ops: &Ops, of: &Subscription, to: FeedId) -> Result<Option<SubscriptionChange>, StoreError> {
     let progress = &of.progress;
     let rest =

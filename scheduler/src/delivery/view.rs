@@ -53,7 +53,7 @@ pub struct SubscriptionView {
     /// When it ends unless its subscriber renews it, at the hub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<Timestamp>,
-    /// What its subscriber is asked or told next, at the hub.
+    /// The next question or notification for its subscriber, at the hub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<IntentMode>,
     /// When it was added.

@@ -1,7 +1,8 @@
 //! Reading the configuration again while the fleet runs.
 //!
-//! The scheduler that is asked reads its own file, environment and flags, and checks all of it. What is accepted goes to the
-//! store as the fleet's next version, and every scheduler takes it up from there ([`crate::upkeep::orders`]).
+//! The scheduler that receives the request reads its own file, environment and flags, and checks all of it. What is
+//! accepted goes to the store as the fleet's next version, and every scheduler takes it up from there
+//! ([`crate::upkeep::orders`]).
 
 use std::sync::Arc;
 

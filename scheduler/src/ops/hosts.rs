@@ -19,7 +19,7 @@ use store::{HostOrders, HostQuery, HostRefusal, HostRow, Page};
 pub struct HostState {
     /// Its name, feeds, hold and block; of a name with several ports together.
     pub row: HostRow,
-    /// The pace that it is asked at.
+    /// The pace at which it is polled.
     pub limits: HostLimits,
     /// The rule that speaks of it.
     pub rule: Option<HostRule>,

@@ -31,7 +31,7 @@ pub(crate) const YOUNG: Duration = Duration::from_secs(10);
 const ADDED_WITHIN: u64 = 10;
 /// The label of feeds that the hub added.
 pub const HUB_LABEL: &str = "websub";
-/// After a question that was refused, or not answered, before the same one may be asked again.
+/// After a question that was refused, or not answered, before the same one may be sent again.
 const QUIET: Duration = Duration::from_secs(60);
 /// How soon a caller may try again while a question waits for its answer, or places are taken by others' first requests.
 const SOON: Duration = Duration::from_secs(5);
@@ -172,7 +172,7 @@ impl Ops {
     /// confirmed them, and none takes the place of one that waits.
     async fn ask(&self, known: &Subscription, intent: Intent) -> Result<(), HubRefusal> {
         let Some(hub) = &known.hub else { return Err(StoreError::Outdated.into()) };
-        // One that is disabled is asked too: its subscriber may be there again.
+        // A disabled subscription is verified too: its subscriber may be back.
         if known.state == SubscriptionState::Paused {
             return Err(HubRefusal::Paused);
         }
@@ -332,7 +332,7 @@ impl Ops {
     }
 }
 
-/// How long a question must not be asked yet: its last answer was no, or there was none.
+/// Returns how long a question must wait: its last answer was no, or there was none.
 fn quiet(known: &Subscription, mode: IntentMode, now: Timestamp) -> Duration {
     let id = question_id(mode);
     let last = known.progress.deliveries.iter().find(|delivery| delivery.id == id);

@@ -164,7 +164,7 @@ async fn schedule(store: &dyn Store) -> MemorySchedule {
 async fn listed(store: &dyn Store, schedule: &dyn Schedule, query: &FeedQuery) -> Vec<usize> {
     let mut query = FeedQuery { limit: 1_000, ..query.clone() };
     let (mut found, mut pages) = (Vec::new(), 0);
-    // By due time the kinds that are never due have pages of their own.
+    // By due time the kinds that are never due have separate pages.
     let most = if query.sort == FeedSort::NextDue { 5 } else { 2 } + FEEDS / FeedQuery::MOST_SORTED as usize;
     loop {
         let page =

@@ -97,7 +97,7 @@ pub struct AddFeed {
     pub private: bool,
     /// What the caller notes on it.
     pub marks: Marks,
-    /// What the caller calls it: its title until it has one of its own.
+    /// The caller's name for it: its title until the feed itself has one.
     pub title: Option<String>,
 }
 
@@ -311,8 +311,8 @@ impl Ops {
         crate::push::wish::leave_unfit(&*self.store, feeds, now).await
     }
 
-    /// Drops a feed's validators and content hash: its next poll, which comes when it is due, reads it whole. `None`: there
-    /// is no such feed.
+    /// Drops a feed's validators and content hash: its next poll, which comes when it is due, downloads it in full.
+    /// `None`: there is no such feed.
     pub async fn forget(&self, id: FeedId) -> Result<Option<Feed>, BackendError> {
         if !self.store.forget_validators(id).await? {
             return Ok(None);

@@ -1,12 +1,12 @@
 //! Lists of feeds by due time in a fleet of any size.
 //!
-//! No index of the store has due times, because every poll would write it; the schedule has them. So a list that leaves more
-//! feeds than the store puts in order is walked along the schedule: what waits behind the cursor, a few at a time, goes through the
-//! filters in the store. Where [`FeedQuery::MOST_SORTED`] feeds were looked at the page ends, even with fewer feeds than asked for,
-//! or none: its cursor goes on from there. Behind all that is due the store lists what is never due.
+//! No index of the store has due times, because every poll would write it; the schedule has them. So a list of more
+//! feeds than the store sorts is walked along the schedule: the feeds behind the cursor, a few at a time, go through
+//! the filters in the store. A page ends after [`FeedQuery::MOST_SORTED`] feeds were looked at, even with fewer feeds
+//! than requested, or none: its cursor continues from there. After all that is due the store lists what is never due.
 //!
-//! Feeds that are being asked, or wait for a busy host, have no due time in the schedule. [`TAKEN`] of them at most are looked up
-//! in the store and shown where they were due; what is beyond that is listed again when it waits.
+//! Feeds that are being polled, or wait for a busy host, have no due time in the schedule. At most [`TAKEN`] of them
+//! are looked up in the store and shown where they were due; those beyond that are listed again when they wait.
 
 use std::collections::{HashMap, HashSet};
 

@@ -24,8 +24,8 @@ pub(crate) fn is_page_that_ended(report: &FetchReport) -> bool {
     report.page && !matches!(report.outcome, Outcome::Deferred { .. })
 }
 
-/// Makes a row stand for the next page of the feed's archive, if that is why it is due. A wake is for the feed itself, and a
-/// fetch that a busy host interrupted goes on as what it was.
+/// Turns a row into the next page of the feed's archive, if that is why it is due. A wake is for the feed itself, and a
+/// fetch that a busy host interrupted continues as what it was.
 pub(crate) fn page_or_feed(row: JobRow, now: Timestamp) -> JobRow {
     let is_woken = row.wake_at.is_some_and(|wake| wake <= now);
     let is_page = |archive: &ArchiveRead| match &row.detour {

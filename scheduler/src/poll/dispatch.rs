@@ -39,7 +39,7 @@ pub struct Dispatcher {
     pub store: Arc<dyn Store>,
     /// When they are due.
     pub schedule: Arc<dyn Schedule>,
-    /// Whether their hosts may be asked.
+    /// Whether their hosts may be polled.
     pub gate: Arc<dyn HostGate>,
     /// Where jobs go.
     pub jobs: Arc<dyn Queue<FetchJob>>,
@@ -53,7 +53,7 @@ pub struct Dispatcher {
     pub metrics: Arc<Metrics>,
     /// Whether more may be claimed, and how much.
     pub condition: Arc<Condition>,
-    /// Nothing is claimed while our clock is off: feeds would be asked too early, or not at all.
+    /// Nothing is claimed while our clock is off: feeds would be polled too early, or not at all.
     pub watch: ClockWatch,
 }
 
@@ -129,7 +129,7 @@ impl Dispatcher {
     fn wait_after(&self, round: Round) -> Duration {
         let scheduler = &self.config.scheduler;
         match round {
-            // More is due: go on at once.
+            // More is due: continue at once.
             Round { claimed, .. } if claimed >= scheduler.claim_batch => Duration::ZERO,
             // A queue this short is empty before the tick ends.
             Round { queue_full: true, .. } => scheduler.tick / 10,
@@ -240,7 +240,7 @@ impl Dispatcher {
         let limit = self.config.scheduler.max_queued_jobs;
         let consumable = queued.consumers.map_or(limit, |consumers| consumers * self.config.worker.held_jobs());
         let room = limit.min(consumable).saturating_sub(queued.items);
-        // Whole messages: while the queue is full, each place that becomes free would else get one of its own.
+        // Whole messages: while the queue is full, each place that becomes free would otherwise get a separate message.
         let job_batch = self.config.worker.job_batch;
         if queued.items == 0 { room } else { room / job_batch * job_batch }
     }
@@ -251,7 +251,7 @@ impl Dispatcher {
         let due: Vec<_> = due.into_iter().map(|(row, claim)| (archive::page_or_feed(row, now), claim)).collect();
         let mut requests = Vec::with_capacity(due.len());
         for (row, _) in &due {
-            // A fetch that a busy host interrupted goes on there.
+            // A fetch that a busy host interrupted continues there.
             let next = row.detour.as_ref().map_or(&row.url, |detour| &detour.next);
             let host = rules.for_url(next.as_url());
             requests.push(ReserveRequest { host: host.key, limits: host.limits, expires: self.expires(row, now) });
@@ -322,8 +322,9 @@ impl Dispatcher {
                 continue;
             };
             failure = Some(BackendError::from(error));
-            // Perhaps lost, perhaps not. The leases bring the feeds back; their places at the hosts are given back now, and
-            // a worker that gets such a job after all is refused by the gate. A ticket that cannot be returned expires.
+            // Perhaps lost, perhaps not. The leases make the feeds due again. Their slots at the hosts are released
+            // now, and the gate refuses a worker that gets such a job after all. A ticket that cannot be returned
+            // expires.
             for job in batch {
                 if let Err(error) = self.gate.cancel(&job.host, job.ticket, now).await {
                     failure = Some(error.into());
@@ -384,7 +385,7 @@ fn next_place(claim: &Claim, limits: HostLimits, now: Timestamp) -> Option<Times
     }
 }
 
-/// The job for a feed that has its place at the host.
+/// Returns the job for a feed that has its slot at the host.
 pub(crate) fn job(row: JobRow, request: ReserveRequest, ticket: Ticket, now: Timestamp) -> FetchJob {
     FetchJob {
         feed: row.id,

@@ -1,4 +1,4 @@
-//! Receives reports and has them settled, in batches, each a task of its own.
+//! Receives reports and has them settled, in batches, each in a separate task.
 //!
 //! A report in hand is hidden from other schedulers, and the hold that it carries may be known nowhere else. So it puts its
 //! hold on the gate as soon as it is received, and is settled or returned within a fetch's time of its arrival: a gate that
@@ -47,7 +47,7 @@ pub fn linger(config: &Config) -> Duration {
 const BATCH: usize = 500;
 /// The memory that reports settled in one transaction may take, about. A transaction has its rows as text beside them.
 const BATCH_BYTES: usize = 4 << 20;
-/// Failures in a row that are no accident any more.
+/// The number of failures in a row that count as persistent.
 const LASTING: u32 = 2;
 /// Transactions at once.
 const AT_ONCE: usize = 4;

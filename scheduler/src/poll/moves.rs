@@ -32,7 +32,7 @@ pub(crate) fn may_move(subject: &Subject<'_>, feed: &Feed, to: &FeedUrl) -> bool
 pub struct Moves {
     /// Gives feeds other URLs.
     pub store: Arc<dyn Store>,
-    /// Told where they are due then.
+    /// Receives their due times then.
     pub schedule: Arc<dyn Schedule>,
     /// Which host a URL belongs to.
     pub rules: Arc<LiveRules>,

@@ -1,5 +1,6 @@
-//! Feeds whose host got an interval of its own (category F) since they were planned: each is planned again when it is claimed,
-//! instead of being polled once more at the old pace. The store's category tells which they are, so a feed comes here once.
+//! Feeds whose host got its own interval (category F) since they were planned: each is planned again when it is
+//! claimed, instead of being polled once more at the old pace. The store's category shows which they are, so a feed
+//! comes here once.
 
 use common::host::HostRules;
 use common::policy::{Category, Policy, category, postponed};

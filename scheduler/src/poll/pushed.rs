@@ -71,8 +71,8 @@ async fn settle(
         }
     }
     let mut pending = vec![verdicts];
-    // A delivery without a new entry may tell of changed ones, and which form is the newer one, only a poll knows. What the quotas or
-    // the database refused of a delivery, a poll brings again.
+    // A delivery without a new entry may report changed ones, and only a poll knows which form is the newer one. What
+    // the quotas or the database refused of a delivery, a poll reads again.
     let mut polled = Vec::new();
     while let Some(mut batch) = pending.pop() {
         if batch.is_empty() {

@@ -32,8 +32,8 @@ pub(super) struct HostReports<'a> {
 }
 
 impl HostReports<'_> {
-    /// Takes in what the reports say about hosts. A host that begins or goes on to refuse us is stored and held before any
-    /// decision; of a host that answers again the feeds that it refused are polled again soon.
+    /// Takes in what the reports say about hosts. A host that begins or continues to refuse us is stored and held
+    /// before any decision. When a host answers again, the feeds that it refused are polled again soon.
     pub(super) async fn hear(
         &self,
         reports: &[FetchReport],

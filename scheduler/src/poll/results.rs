@@ -125,7 +125,8 @@ impl Results {
                 Outcome::Deferred { until } => {
                     self.metrics.record_report(&report);
                     log::deferred(&report, until);
-                    // Who waits for a host is woken when that is free; who was told when to come waits for that time.
+                    // A feed that waits for a host is woken when the host is free; one with a retry time waits for that
+                    // time.
                     let has_retry_after = report.retry_after.is_some();
                     if report.detour.is_none() || has_retry_after {
                         slots.push(Slot { feed: feed.id, due_at: until, band: self.band(feed) });
@@ -268,7 +269,7 @@ impl Results {
         Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at, push, archive, seen }
     }
 
-    /// Whether a report tells of a failure that does not count against its feed.
+    /// Returns whether a report is about a failure that does not count against its feed.
     fn is_spared(&self, report: &FetchReport) -> bool {
         self.condition.our_fault.since().is_some() && report.outcome.failure().is_some_and(may_be_ours)
     }

@@ -11,7 +11,7 @@ use store::PushClaim;
 
 /// A push so shortly before a poll, or while it ran, announced what the poll found.
 const SHORTLY: Duration = Duration::from_secs(30);
-/// An entry may be dated so long before its push, or one interval of its feed if that is longer.
+/// How long before its push an entry may be dated, or one interval of its feed if that is longer.
 const DATED_WITHIN: Duration = Duration::from_secs(15 * 60);
 
 /// Returns what makes new entries of a poll announced; `None`: they say nothing, because the feed is not subscribed, or was never read

@@ -38,7 +38,7 @@ use crate::ops::Ops;
 
 /// Between two looks for subscriptions that are due. Leases may be as short as a few seconds.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long a scheduler keeps a hub's host to itself: if it dies, another one goes on after this time.
+/// How long a scheduler keeps a hub's host to itself: if it dies, another one continues after this time.
 const TAKEN_FOR: Duration = Duration::from_secs(30);
 /// Hosts with requests in flight, and subscriptions of one host that are acted on in one go.
 const HOSTS_AT_ONCE: usize = 256;
@@ -87,7 +87,7 @@ async fn requests(ops: &Arc<Ops>, stop: &CancellationToken) {
             break;
         }
     }
-    // They end after the subscription in hand, and let other schedulers go on.
+    // They end after the subscription in hand, and let other schedulers continue.
     let _ =
         tokio::time::timeout(LAST_REQUESTS, async { while subscriber.running.join_next().await.is_some() {} }).await;
 }

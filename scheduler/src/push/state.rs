@@ -31,7 +31,7 @@ const LONGEST_LEASE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 pub(super) enum Step {
     /// Store this, and then send the request.
     Ask(Box<PushSubscription>),
-    /// Nobody is asked any more.
+    /// No further request is sent.
     Remove,
 }
 

@@ -272,7 +272,7 @@ async fn a_feed_that_announces_a_hub_is_subscribed_and_left_when_it_goes() {
     assert_eq!(world.verify(&of.id, "subscribe", FEED, 864_000).await, Verified::Challenge("xyz".into()));
     assert_eq!(world.feed(id).await.push.unwrap().state, PushState::Verified);
 
-    // The same document again asks for nothing.
+    // The same document again causes no request.
     world.clock.advance(Duration::from_secs(3600));
     world.polled(id, announcing(HUB), &[1]).await;
     assert_eq!(world.act().await, 0);

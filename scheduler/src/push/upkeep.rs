@@ -46,7 +46,7 @@ impl Round {
         Round { after: Some(FeedId(0)), next: Instant::now(), every }
     }
 
-    /// After which feed to go on; `None`: not yet.
+    /// Returns the feed after which to continue; `None`: not yet.
     fn place(&mut self) -> Option<FeedId> {
         if self.after.is_none() && Instant::now() >= self.next {
             self.after = Some(FeedId(0));

@@ -54,10 +54,10 @@ const PRICE_EVERY: Duration = Duration::from_secs(60);
 const RESEAL_EVERY: Duration = Duration::from_secs(60);
 /// Between two prunings, at most.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
-/// The share of a retention that may pass between two: so much longer than configured may something be kept.
+/// The share of a retention that may pass between two: something may be kept longer than configured by this share.
 const PRUNE_SHARE: u32 = 10;
-/// How long a page stays whose feed was known before it was added: until then its number tells who added it what became of it, and
-/// its move can be taken back.
+/// How long a page stays whose feed was known before it was added: until then its number shows the caller that added it
+/// what became of it, and its move can be taken back.
 const PAGES_KEPT: Duration = Duration::from_secs(3_600);
 /// Between two prunings, at least.
 const PRUNE_PAUSE: Duration = Duration::from_millis(100);

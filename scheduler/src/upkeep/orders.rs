@@ -1,9 +1,9 @@
 //! What operators say while a fleet runs, carried to where it counts: the accepted configuration to this scheduler's own
 //! snapshot, host rules there and to the gate, where workers read them, blocks to the gate.
 //!
-//! The store is the truth. Every scheduler looks about once a second whether something changed there, and whoever changes
-//! something looks at once; nobody leads. Everything that a look does may be done by several and again: an older word that
-//! somebody carries late is corrected by the next look of anybody.
+//! The store is the truth. Every scheduler looks about once a second whether something changed there, and the scheduler
+//! that changes something looks at once; there is no leader. Every step of a look may be done by several schedulers and
+//! repeated: if one of them applies an older value late, the next look of any of them corrects it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ struct Carried {
     policy: Option<i64>,
     rules: String,
     blocks: HashMap<HostKey, Timestamp>,
-    /// All of it stands on the gate.
+    /// All of it is on the gate.
     whole: bool,
 }
 
@@ -80,7 +80,7 @@ impl Orders {
         }
     }
 
-    /// Waits until the rules are known: nobody is to be asked by other ones.
+    /// Waits until the rules are known: no host may be polled by other rules.
     pub async fn known(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let mut reading = FailureLog::new("reading what operators say about hosts");
         while !stop.is_cancelled() && self.carried.lock().await.change.is_none() {

@@ -35,7 +35,7 @@ pub struct Reconciler {
     pub reports: Arc<dyn Queue<FetchReport>>,
     /// What operators say about hosts.
     pub orders: Arc<Orders>,
-    /// Told whether the gate is open.
+    /// Learns whether the gate is open.
     pub condition: Arc<Condition>,
     /// Shows the same.
     pub metrics: Arc<Metrics>,

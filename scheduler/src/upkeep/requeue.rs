@@ -29,7 +29,7 @@ const LONGEST_ROUND: Duration = Duration::from_secs(1);
 pub struct RequeueRunner {
     /// Remembers how far each is.
     pub store: Arc<dyn Store>,
-    /// Told whom a step woke.
+    /// Learns which feeds a step woke.
     pub schedule: Arc<dyn Schedule>,
     /// Whether what is fetched can be stored.
     pub condition: Arc<Condition>,

@@ -112,7 +112,7 @@ pub struct FeedView {
     pub push: Option<PushView>,
     pub version: Version,
     pub entries: u64,
-    /// What it brought beyond its quotas; absent when it never did.
+    /// What exceeded its quotas; absent when nothing ever did.
     #[serde(default, skip_serializing_if = "OverQuota::is_empty")]
     pub over_quota: OverQuota,
     pub added: Timestamp,
@@ -303,7 +303,7 @@ pub struct EntryView {
     /// Its address without tracking, where that is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canonical_url: Option<String>,
-    /// Its summary as HTML that may be shown, if that was asked for.
+    /// Its summary as HTML that may be shown, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_html: Option<String>,
     /// The same of its content.
@@ -331,7 +331,7 @@ pub struct EntryList {
     pub oldest: i64,
     /// The entries, by `seq`.
     pub items: Vec<EntryView>,
-    /// The cursor to go on with (`after=`), now or when there is more.
+    /// The cursor to continue with (`after=`), now or when there is more.
     pub next: i64,
     /// There may be further ones now, even if there are fewer than `limit`, or none.
     #[serde(default)]
@@ -431,7 +431,7 @@ pub struct EventList {
     pub oldest: i64,
     /// The events, by `seq`.
     pub items: Vec<EventView>,
-    /// The cursor to go on with (`after=`), now or when there is more.
+    /// The cursor to continue with (`after=`), now or when there is more.
     pub next: i64,
     /// There may be further ones now, even if there are fewer than `limit`, or none.
     #[serde(default)]

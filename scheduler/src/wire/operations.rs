@@ -114,7 +114,7 @@ pub struct HostView {
     pub host: String,
     /// Feeds there, polled or not.
     pub feeds: u64,
-    /// The server asked to be left alone until then.
+    /// The end of the hold that the server requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_until: Option<Timestamp>,
     /// An operator blocked it until then.

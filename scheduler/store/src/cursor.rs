@@ -50,8 +50,8 @@ impl Position {
     }
 }
 
-/// The page that these rows make, of which there is one more than asked for when there is a next page; one that is not full
-/// goes on behind `looked_at`.
+/// Returns the page that these rows make. There is one row more than requested when there is a next page. A page that
+/// is not full continues behind `looked_at`.
 pub(super) fn page(query: &FeedQuery, mut rows: Vec<FeedRow>, looked_at: Option<Position>) -> Page<Feed> {
     let more = rows.len() > query.limit as usize;
     rows.truncate(query.limit as usize);

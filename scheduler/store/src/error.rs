@@ -118,7 +118,7 @@ pub enum StoreError {
     /// A cursor that no page of this list gave.
     #[error("'{0}' is not a cursor of this list; use the one that the previous page returned")]
     Cursor(String),
-    /// So many feeds are not put in order by due time: the schedule has them in that order.
+    /// The store does not sort this many feeds by due time: the schedule has them in that order.
     #[error("more than {most} feeds are listed by due time from the schedule only")]
     NotSorted {
         /// The most.

@@ -1,8 +1,9 @@
 //! Which entries and events a consumer wants, and how a page of them is chosen.
 //!
-//! A call looks at a bounded number of them ([`SCANNED`]), whatever is wanted: it reads short lines in the order of their numbers,
-//! keeps those that match, and reads in full only the entries of a page. Where the scan ends the page ends, even with fewer items than
-//! asked for, or none; its [`next`](EventPage::next) goes on from there. Filters look at lines in the same way in both databases.
+//! A call looks at a bounded number of them ([`SCANNED`]), whatever is wanted: it reads short lines in the order of
+//! their numbers, keeps those that match, and reads in full only the entries of a page. Where the scan ends the page
+//! ends, even with fewer items than requested, or none; its [`next`](EventPage::next) continues from there. Filters
+//! look at lines in the same way in both databases.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -36,7 +37,7 @@ pub struct EventQuery {
     pub filter: EventFilter,
     /// Begins with the newest.
     pub newest: bool,
-    /// Goes on behind this number: after it, or with `newest` before it. Zero: from the beginning of that order.
+    /// Continues behind this number: after it, or with `newest` before it. Zero: from the beginning of that order.
     pub after: i64,
     /// The maximum number of items.
     pub limit: u32,

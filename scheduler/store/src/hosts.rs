@@ -194,7 +194,7 @@ const MOST_PORTS: u32 = 1_000;
 /// A host as the store knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostRow {
-    /// The host as in feeds; of an operator's rule for a domain that is no host of its own, the bare domain.
+    /// The host as in feeds; of an operator's rule for a domain that is not itself a host, the bare domain.
     pub host: HostKey,
     /// Feeds there, polled or not.
     pub feeds: u64,

@@ -19,7 +19,7 @@ pub const MOST_AT_HUB: u64 = 4_000;
 pub const ANONYMOUS: &str = "hub";
 
 named! {
-    /// What a subscriber is asked or told.
+    /// The kind of request to a subscriber.
     IntentMode {
         /// Whether it wants the subscription, or wants it for longer.
         Subscribe = "subscribe",
@@ -37,11 +37,11 @@ pub struct Hub {
     pub topic: String,
     /// When the subscription ends unless it is renewed. Until the first confirmation: when the request is forgotten.
     pub until: Timestamp,
-    /// What the subscriber is asked or told next.
+    /// The next question or notification for the subscriber.
     pub intent: Option<Intent>,
 }
 
-/// What a subscriber is asked or told next.
+/// The next question or notification for a subscriber.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Intent {
     /// What.

@@ -104,7 +104,7 @@ pub struct NewFeed {
     pub private: bool,
     /// What the caller notes on it.
     pub marks: Marks,
-    /// What the caller calls it: its title until it has one of its own.
+    /// The caller's name for it: its title until the feed itself has one.
     pub title: Option<String>,
     /// When to poll it first.
     pub first_due: Timestamp,
@@ -152,11 +152,11 @@ pub struct JobRow {
     pub known: KnownEntries,
     /// Whether to begin with HEAD: [`HeadFirst::advice`](common::policy::HeadFirst::advice).
     pub head_first: Option<bool>,
-    /// Until then no delta is asked for.
+    /// Until then no delta is requested.
     pub no_delta_until: Option<Timestamp>,
-    /// It is asked with a signature.
+    /// Its requests are signed.
     pub signed: bool,
-    /// Where its last fetch goes on, if a busy host interrupted it.
+    /// Where its last fetch continues, if a busy host interrupted it.
     pub detour: Option<Detour>,
     /// [`NewFeed::by_hand`]
     pub by_hand: bool,
@@ -164,7 +164,7 @@ pub struct JobRow {
     pub subscribers: u32,
     /// How far its older entries were read, while they are.
     pub archive: Option<ArchiveRead>,
-    /// It stands for a page of these, not for the feed: never set by the store.
+    /// The row is for a page of these, not for the feed: never set by the store.
     pub page: bool,
 }
 
@@ -561,7 +561,7 @@ pub struct RelayTurn<'a> {
     pub holder: &'a str,
     /// The exchange has all events up to here; zero when the process knows of none.
     pub confirmed: i64,
-    /// The epoch that this number is of: in another one it counts for nothing.
+    /// The epoch of this number: in another epoch it is ignored.
     pub epoch: &'a str,
     /// How long the turn lasts by the database's clock, unless it is prolonged before.
     pub lasts: std::time::Duration,

@@ -1,15 +1,15 @@
 //! How a list of feeds is found in a store of millions: which index leads, and how far it is followed.
 //!
-//! A call looks at a bounded number of feeds ([`MOST`]) whatever is asked. Three ways:
+//! A call looks at a bounded number of feeds ([`MOST`]), whatever the filters. There are three ways:
 //! - *sorted*: the filter with the fewest feeds (there are counters) leaves at most [`MOST`]: they are all looked at and put in
 //!   order;
 //! - *found*: an index of texts knows all of at most [`MOST`] feeds that have the searched text: these are sorted;
-//! - *walk*: an index has the feeds of one filter in the list's order; they are looked at from the cursor on, and the other
-//!   filters let through what they let through. Where [`MOST`] were looked at the page ends, even with fewer feeds than asked
-//!   for, or none: its cursor goes on from there.
+//! - *walk*: an index has the feeds of one filter in the list's order; they are looked at from the cursor on, and the
+//!   other filters are applied to each. A page ends after [`MOST`] feeds were looked at, even with fewer feeds than
+//!   requested, or none: its cursor continues from there.
 //!
-//! No index has due times. Where the filters leave more than [`MOST`] feeds only those are listed here that are never due; whoever
-//! asks walks the schedule for the others ([`among`], `crate::upcoming`).
+//! No index has due times. Where the filters leave more than [`MOST`] feeds only those are listed here that are never
+//! due; the caller walks the schedule for the others ([`among`], `crate::upcoming`).
 //!
 //! Both databases run the same statements but for a few words ([`Dialect`]).
 

@@ -1,6 +1,6 @@
-//! What consumers are told of what people do to feeds: `feed.added`, `feed.changed` and `feed.removed`.
+//! The events that consumers get of what people do to feeds: `feed.added`, `feed.changed` and `feed.removed`.
 //!
-//! Whoever changes a row of a feed reads what people set before and after, in the same transaction, and publishes the difference. A
+//! A transaction that changes a row of a feed reads what people set before and after, and publishes the difference. A
 //! change that changes nothing therefore publishes nothing, whichever way it came.
 
 use common::host::HostKey;

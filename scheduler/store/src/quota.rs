@@ -1,9 +1,9 @@
 //! Quotas: what one feed may cost the store. A publisher chooses the ids and the size of entries; with new ids at every poll a
 //! single feed would fill a disk in days.
 //!
-//! A feed has an allowance of entries and of bytes, which refills within a day. What a document brings beyond it is left out:
-//! the newest entries are stored, the rest is counted. A feed that has more rows than allowed loses the oldest ones, with their
-//! identities.
+//! A feed has an allowance of entries and of bytes, which refills within a day. What exceeds it in a document is left
+//! out: the newest entries are stored, the rest is counted. A feed that has more rows than allowed loses the oldest
+//! ones, with their identities.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Budget {
 pub(crate) struct Spent {
     /// The budget afterwards.
     pub(crate) budget: Budget,
-    /// What was left out of before.
+    /// What was left out earlier.
     before: OverQuota,
     /// Identities that the feed did not have.
     new: u64,

@@ -76,7 +76,7 @@ pub struct NewRequeue {
     pub lift_penalties: bool,
     /// Who wants it.
     pub by: String,
-    /// Feeds that fit the filter when it was asked for.
+    /// Feeds that fitted the filter when the requeue was requested.
     pub matched: u64,
     /// Of these, the ones that can be polled.
     pub queued: u64,
@@ -105,7 +105,7 @@ impl RequeueState {
 pub struct Requeue {
     /// Its number.
     pub id: i64,
-    /// How it stands.
+    /// Its state.
     pub state: RequeueState,
     /// Which feeds.
     pub filter: RequeueFilter,
@@ -228,7 +228,7 @@ impl RequeueRow {
         (most > 0).then_some(StepLimits { most, after: self.next_after, until, is_full: allowed > most, spent_until })
     }
 
-    /// How it stands after a limits that woke these feeds, in order.
+    /// Returns its state after a step within these limits that woke these feeds, in order.
     pub(super) fn after_step(&self, limits: StepLimits, woken: &[i64]) -> StepResult {
         let count = woken.len() as f64;
         let is_full = woken.len() as i64 >= limits.most;

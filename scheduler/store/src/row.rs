@@ -1,6 +1,6 @@
 //! A feed's row as both databases hold it, and the codecs of its packed columns.
 //!
-//! What a person or a query looks for has a column of its own; what only the program reads is packed: the policy's memory
+//! What a person or a query looks for has a separate column; what only the program reads is packed: the policy's memory
 //! as JSON, so that a new field needs no migration, everything that is long as bytes.
 
 use std::borrow::Cow;
@@ -108,7 +108,7 @@ pub(crate) struct JobColumns {
     validators_url: Option<String>,
     content_hash: Option<Vec<u8>>,
     known: Vec<u8>,
-    /// Only where it tells of HEAD or of deltas.
+    /// Only where it has something about HEAD or deltas.
     state: Option<String>,
     subscribers: i64,
     calm: Option<String>,
@@ -149,8 +149,8 @@ pub(crate) struct EntryRow {
     external_id: Option<String>,
 }
 
-/// What only readers of an entry look at: one JSON column, so that a new field needs no migration. An entry of before the
-/// column has none of it until its text changes.
+/// What only readers of an entry look at: one JSON column, so that a new field needs no migration. An entry that is
+/// older than the column has none of it until its text changes.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Details<'a> {
@@ -428,7 +428,7 @@ fn read_archive(feed: FeedId, text: &str) -> Option<ArchiveRead> {
     serde_json::from_str(text).map_err(warn).ok()
 }
 
-/// The policy's memory as it is stored, without the rhythm, which is packed in a column of its own.
+/// Packs the policy's memory for the store, without the rhythm, which is packed in a separate column.
 pub(crate) fn pack_state(state: &PollState) -> String {
     serde_json::to_string(state).unwrap_or_else(|_| "{}".to_owned())
 }
@@ -542,8 +542,8 @@ fn read_hash(hash: Option<Vec<u8>>) -> Option<ContentHash> {
     Some(ContentHash(u128::from_be_bytes(bytes)))
 }
 
-/// A memory that cannot be read is an empty one, but for the hold, which has a column of its own: the feed would otherwise be
-/// polled without its reports ever being stored.
+/// A memory that cannot be read is an empty one, except for the hold, which has a separate column: the feed would
+/// otherwise be polled without its reports ever being stored.
 fn read_state(feed: FeedId, state: &str, hold_until: Option<i64>) -> PollState {
     serde_json::from_str(state).unwrap_or_else(|error| {
         tracing::error!(%feed, %error, "the stored state of a feed cannot be read; it starts from scratch");

@@ -71,7 +71,8 @@ pub trait Polls: Send + Sync {
     /// Those among `ids` that are live, readable or not: what of them [`Polls::jobs_for`] leaves out has an unreadable row.
     async fn live_among(&self, ids: &[FeedId]) -> Result<Vec<FeedId>, StoreError>;
 
-    /// Keeps where the next jobs of these feeds go on, until their versions rise. Feeds of other versions are left alone.
+    /// Keeps where the next jobs of these feeds continue, until their versions rise. Feeds of other versions are not
+    /// changed.
     async fn keep_detours(&self, detours: &[(FeedId, Version, Detour)]) -> Result<(), StoreError>;
 
     /// Feeds as [`common::policy::decide`] needs them, in any order; those that do not exist are left out.
@@ -126,8 +127,9 @@ pub trait Feeds: Send + Sync {
     /// Erases a feed with its entries and history. False when there is none.
     async fn erase_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError>;
 
-    /// Erases pages that were added before a known feed took them in, up to `before`; a bounded number a call. Leaves those that
-    /// a caller gave something: readers, labels, a number of its own, an interval or importance. Returns how many it looked at.
+    /// Erases pages that were added before a known feed took them in, up to `before`; a bounded number a call. Keeps
+    /// those to which a caller gave something: readers, labels, their own number, an interval or importance. Returns
+    /// how many it looked at.
     async fn erase_pages(&self, before: Timestamp, now: Timestamp) -> Result<u64, StoreError>;
 
     /// Drops a feed's validators and content hash, so that the next poll reads it whole. False when there is none.
@@ -154,8 +156,8 @@ pub trait VersionedChanges: Send + Sync {
     /// [same](Move::same). Consumers get the event `feed.moved`. A feed with credentials moves inside of its origin only.
     async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError>;
 
-    /// Takes a feed of this version back to where it was before it moved or was merged. Whoever reads events is told
-    /// (`feed.moved`).
+    /// Takes a feed of this version back to where it was before it moved or was merged. Consumers of events are
+    /// notified (`feed.moved`).
     async fn unmove_feed(
         &self,
         id: FeedId,
@@ -194,7 +196,7 @@ pub trait Hosts: Send + Sync {
     /// Takes an operator's rule back; false when there is none of this domain.
     async fn remove_host_rule(&self, domain: &str) -> Result<bool, StoreError>;
 
-    /// Blocks hosts until then, or lifts their blocks. Holds that servers asked for are no business of it.
+    /// Blocks hosts until then, or lifts their blocks. Does not affect holds that servers requested.
     async fn block_hosts(&self, hosts: &[HostKey], until: Option<Timestamp>) -> Result<(), StoreError>;
 
     /// Offers policy and host rules of a configuration to the fleet. Returns what is in force after it: the offered one as a
@@ -321,8 +323,8 @@ pub trait HubSubscriptions: Send + Sync {
     /// Returns the callbacks of up to 1,000 first requests without a token that are not confirmed.
     async fn unconfirmed_callbacks(&self) -> Result<Vec<String>, StoreError>;
 
-    /// Returns up to 500 confirmed subscriptions at the hub, by number, whose feed was merged, removed or erased, is gone, or may
-    /// not be delivered to them, and whose subscriber was not told.
+    /// Returns up to 500 confirmed subscriptions at the hub, by number, whose feed was merged, removed or erased, is
+    /// gone, or may not be delivered to them, and whose subscriber was not notified.
     async fn stray_subscriptions(&self, query: StrayQuery) -> Result<Vec<Stray>, StoreError>;
 }
 

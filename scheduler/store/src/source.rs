@@ -45,7 +45,7 @@ pub(super) trait Source: Send {
     /// Feeds of one host.
     fn of_host(&mut self, host: &str) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
-    /// What the index of texts is asked for a text; `None` when it has nothing of it.
+    /// Returns what to search the index of texts for; `None` when it has nothing of the text.
     fn trigrams(&self, text: &str) -> Option<Trigrams>;
 
     /// URLs and titles of feeds from a number on.

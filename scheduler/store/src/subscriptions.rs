@@ -39,7 +39,7 @@ named! {
     }
 }
 
-/// The maximum number of subscriptions: a scheduler holds each of its own in memory.
+/// The maximum number of subscriptions: a scheduler holds all those that it serves in memory.
 pub const MOST_SUBSCRIPTIONS: i64 = 5_000;
 /// How long the renewal of a lease that has ended may take to be confirmed.
 pub(super) const RENEWAL: Duration = Duration::from_secs(3600);
@@ -183,7 +183,7 @@ pub struct SubscriptionChange {
     pub secret: Option<(Sealed, Timestamp)>,
     /// Events after this number are sent, whether they were before or not.
     pub replay_after: Option<i64>,
-    /// Its lease and what its subscriber is asked, at the hub.
+    /// Its lease and the pending question to its subscriber, at the hub.
     pub hub: Option<Hub>,
     /// A request to be remembered.
     pub delivery: Option<Delivery>,
@@ -194,7 +194,7 @@ pub struct SubscriptionChange {
 impl SubscriptionChange {
     /// Changes a subscription; returns whether it still had the revision.
     ///
-    /// At the hub, a feed that is named anew must exist: see [`SubscriptionChange::named_feed`].
+    /// At the hub, a feed that is named again must exist: see [`SubscriptionChange::named_feed`].
     pub(crate) fn apply(&self, to: &mut Subscription) -> bool {
         if to.revision != self.revision {
             return false;

@@ -42,7 +42,7 @@ impl Drop for Schema {
             return; // left to be looked at
         }
         let drop = AssertSqlSafe(format!("DROP SCHEMA IF EXISTS \"{}\" CASCADE", self.0));
-        // A runtime of its own: this one may be ending.
+        // A separate runtime: this one may be ending.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async { PgConnection::connect(&url()).await.unwrap().execute(drop).await.unwrap() });

@@ -1,19 +1,20 @@
-//! Searches: what an index of trigrams is asked, and whether it is worth asking.
+//! Searches: what an index of trigrams is searched for, and whether it is worth searching.
 //!
-//! An index of trigrams finds a text by the places of each of its trigrams. Its work is the places of the rarest one, each looked
-//! for among those of the others: nothing for most names, much where all are in nearly every URL. So a sample tells first how
-//! frequent they are, and only the rarest are asked for: what they find is compared with the whole text anyway.
+//! An index of trigrams finds a text by the places of each of its trigrams. Its work is the places of the rarest one,
+//! each looked for among those of the others: nothing for most names, much where all are in nearly every URL. So a
+//! sample shows first how frequent they are, and only the rarest are searched for: what they find is compared with the
+//! whole text anyway.
 
 use std::collections::BTreeSet;
 
 /// Letters of a trigram.
 const LETTERS: usize = 3;
-/// Trigrams that the index is asked for at most; a further one would leave out little more.
+/// The maximum number of trigrams to search the index for; a further one would leave out little more.
 const MOST_ASKED: usize = 6;
 /// Hits in a sample that say nothing.
 const CHANCE: u64 = 4;
 
-/// What the index is asked.
+/// What to search the index for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trigrams(Vec<String>);
 

@@ -48,8 +48,8 @@ pub(super) struct Before {
 }
 
 impl Before {
-    /// What was seen of the row when this was decided, if that is all that storing it needs: what a document or a push costs depends
-    /// on what was stored since. Whoever writes must find out whether the row has changed.
+    /// Returns what was seen of the row when this was decided, if storing it needs nothing more: what a document or a
+    /// push costs depends on what was stored since. The writer must find out whether the row has changed.
     pub(super) fn seen(verdict: &Verdict) -> Option<Self> {
         let Verdict { report, audience_at, seen, .. } = verdict;
         let Seen { category, status, host, wake_at, validators } = &**seen.as_ref()?;
@@ -109,7 +109,7 @@ impl<'a> Fresh<'a> {
         Some(wake.map_or(next_due, |wake| wake.min(next_due)))
     }
 
-    /// It tells of a push: of the feed's row only the number of entries and the quota change.
+    /// The report is about a push: of the feed's row only the number of entries and the quota change.
     pub(super) fn is_pushed(&self) -> bool {
         self.verdict.report.pushed
     }
@@ -145,7 +145,7 @@ impl<'a> Fresh<'a> {
         (!same).then_some(after)
     }
 
-    /// What it brought, if it is a good answer with other bytes.
+    /// Returns its document, if it is a good answer with other bytes.
     pub(super) fn document(&self) -> Option<&'a Document> {
         match &self.verdict.report.outcome {
             Outcome::Modified(document) => Some(document),

@@ -1,7 +1,7 @@
 //! Answers with an ETag, so that an unchanged one costs a 304 (RFC 9110, section 13).
 //!
-//! There is no Last-Modified: a feed that is renamed, removed or labelled changes the answer without a newer entry, and a caller
-//! that sends nothing but a date would be told that nothing changed.
+//! There is no Last-Modified: a feed that is renamed, removed or labelled changes the answer without a newer entry, and
+//! a caller that sends nothing but a date would get a wrong 304.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};

@@ -52,7 +52,7 @@ impl ApiError {
         self.status
     }
 
-    /// The same refusal with a code of its own, which never changes.
+    /// Returns the same refusal with its own code, which never changes.
     pub(crate) fn coded(self, code: &'static str) -> Self {
         ApiError { code, ..self }
     }
@@ -64,7 +64,7 @@ impl ApiError {
     }
 }
 
-/// The code of a refusal that has none of its own.
+/// Returns the code of a refusal without a specific one.
 fn code_of(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "invalid_request",
@@ -119,8 +119,8 @@ impl From<StoreError> for ApiError {
 }
 
 impl From<BackendError> for ApiError {
-    /// Our own trouble: logged in full, told in general, and worth trying again. A foreign cursor, an identity that is taken
-    /// and a login that cannot be stored are the caller's.
+    /// Our own trouble: logged in full, reported in general words, and worth trying again. A foreign cursor, an
+    /// identity that is taken and a login that cannot be stored are the caller's.
     fn from(error: BackendError) -> Self {
         match &error {
             BackendError::Secret(error) => return Self::bad(error.to_string()),

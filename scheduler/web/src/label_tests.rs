@@ -123,7 +123,7 @@ async fn no_route_shows_what_others_have() {
         assert!(fleet.send_as(ANN, "GET", path, "").await.1.contains(MARK), "{path}");
         assert!(!fleet.send_as(BLUE, "GET", path, "").await.1.contains(MARK), "{path}");
     }
-    // What is asked for by name is answered as what there is not.
+    // A request for one of these by name gets the same answer as for what does not exist.
     for path in [
         "/api/v1/feeds/lookup?url=https%3A%2F%2Fred.example%2Fothersmark",
         "/api/v1/entries/lookup?feed=2&id=othersmark-entry",

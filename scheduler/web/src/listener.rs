@@ -61,7 +61,7 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: 
         let accepted = async {
             let permit = Arc::clone(&open).acquire_owned().await.map_err(io::Error::other)?;
             let (stream, address) = listener.accept().await?;
-            // A new connection can be written to, so this waits for nothing but the system's word on it.
+            // A new connection can be written to, so this waits only until the system reports its state.
             let ready = stream.ready(Interest::READABLE | Interest::WRITABLE).await?;
             Ok((stream, address, permit, ready.is_readable()))
         };

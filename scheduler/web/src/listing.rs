@@ -29,7 +29,8 @@ pub(crate) struct ListParams {
 }
 
 impl ListParams {
-    /// What to ask the store for, of what the caller may see; so many feeds when no `limit` is given.
+    /// Returns the query for the store, limited to what the caller may see; with `usual` feeds when no `limit` is
+    /// given.
     pub(crate) fn query(self, api: &Api, usual: u32) -> Result<FeedQuery, ApiError> {
         Ok(FeedQuery {
             host: self.host.as_deref().map(host_key).transpose()?,
@@ -54,7 +55,7 @@ impl ListParams {
     }
 }
 
-/// Characters of a search: beyond it no title and few URLs are told apart, and a database refuses long patterns.
+/// Characters of a search: beyond it no title and few URLs differ, and a database refuses long patterns.
 const LONGEST_SEARCH: usize = 200;
 
 /// A label, or an id of the caller's own.

@@ -1,7 +1,7 @@
 //! Subscriptions in OPML: every outline that names a feed, however deep in folders.
 //!
-//! What OPML has no word for (subscribers and the like) stands in attributes of a namespace of our own, under the names of
-//! the API's fields. Nothing is fetched and no entity expanded. Tags that are left open or closed twice and bare ampersands
+//! What OPML has no word for (subscribers and the like) is in attributes of our own namespace, under the names of the
+//! API's fields. Nothing is fetched and no entity expanded. Tags that are left open or closed twice and bare ampersands
 //! are common in such files, and read as what was meant.
 
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use quick_xml::escape::unescape;
 use quick_xml::events::{BytesStart, Event};
 use serde_json::{Map, Value, json};
 
-/// What the names of our own attributes begin with.
+/// The prefix of the names of our attributes.
 pub const PREFIX: &str = "feedfleet:";
 
 /// A feed in a file.
@@ -133,7 +133,7 @@ impl<'a> Outline<'a> {
     fn of(outline: &'a BytesStart<'_>) -> Self {
         let mut found = Outline::default();
         for attribute in outline.attributes().with_checks(false) {
-            // Attributes after a broken one cannot be told apart.
+            // Attributes after a broken one cannot be separated.
             let Ok(attribute) = attribute else { break };
             let (name, value) = (attribute.key.as_ref().to_owned(), meant(&attribute.value).into_owned());
             match name.to_ascii_lowercase().as_str() {
@@ -180,7 +180,8 @@ impl<'a> Outline<'a> {
     }
 }
 
-/// An attribute's value; one with bare ampersands is taken as it stands but for the entities that are meant as such.
+/// Returns an attribute's value. One with bare ampersands is taken as written, except for the entities that are meant
+/// as such.
 fn meant(raw: &str) -> Cow<'_, str> {
     unescape(raw).unwrap_or_else(|_| {
         let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];

@@ -78,7 +78,7 @@ fn stays(ops: &Ops) -> Result<(), String> {
 
 /// Asks every server that a scheduler needs.
 async fn servers(ops: &Ops) -> Result<(), String> {
-    // Each server's clock is compared with the time at which it is asked.
+    // Each server's clock is compared with the time at which the server is checked.
     store(ops).await?;
     ops.schedule.check_whole(&*ops.clock).await.map_err(|error| unusable("the schedule", &error))?;
     ops.gate.check_whole(&*ops.clock).await.map_err(|error| unusable("the host gate", &error))?;

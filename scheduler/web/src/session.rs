@@ -103,7 +103,7 @@ pub(crate) struct Sessions {
     known: RwLock<Arc<Known>>,
     /// A cookie alone, without the key, gives no way to try out tokens.
     pepper: hmac::Key,
-    /// Whoever reads a hash in the configuration could make logins of it: without a key they hold in this process only.
+    /// A reader of a hash in the configuration could make logins of it: without a key they hold in this process only.
     own: hmac::Key,
     has_key: bool,
     lifetime: Duration,
@@ -127,7 +127,7 @@ impl Sessions {
         }
     }
 
-    /// The tokens in force, with their keys: made anew when the configuration was read again.
+    /// Returns the tokens in force, with their keys: derived again when the configuration was reloaded.
     fn known(&self) -> Arc<Known> {
         let source = self.live.get();
         let known = Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner));
@@ -153,7 +153,8 @@ impl Sessions {
         !self.live.get().is_empty()
     }
 
-    /// Returns whether a caller of before may still read what it may read then: its token is the same and has not expired.
+    /// Returns whether an earlier caller may still read what it may read then: its token is the same and has not
+    /// expired.
     pub(crate) fn admits(&self, caller: &Caller, now: Timestamp) -> bool {
         let Some(hash) = &caller.token else { return !self.needs_token() };
         self.known().tokens.iter().any(|known| {

@@ -1,7 +1,7 @@
-//! Answers that do not end by themselves: server-sent events (WHATWG HTML, section 9.2), for whatever has news to tell.
+//! Endless responses: server-sent events (WHATWG HTML, section 9.2), for any source of news.
 //!
-//! A stream is pulled: nothing is made for a client that does not read. There are so many places and no more, and all
-//! streams end when the fleet stops; browsers and other clients come back by themselves.
+//! A stream is pulled: nothing is made for a client that does not read. The number of places is fixed, and all streams
+//! end when the fleet stops; browsers and other clients reconnect automatically.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ApiError;
 
-/// Streams at once: each holds a connection and about a page of what it tells.
+/// The maximum number of streams: each holds a connection and about a page of what it sends.
 const PLACES: usize = 500;
 
 /// Something is to be said this often, if only a comment: who hears nothing for twice as long is cut off, and a client that
@@ -39,8 +39,8 @@ impl Streams {
         Streams { places: Arc::new(Semaphore::new(PLACES)), closing }
     }
 
-    /// Tells these events, each when the client has taken those before. 503 when all places are taken. Whoever makes the
-    /// stream sends a [`heartbeat`] when there is nothing else for as long as [`HEARTBEAT`].
+    /// Sends these events, each when the client has taken those before. 503 when all places are taken. The caller sends
+    /// a [`heartbeat`] when there is nothing else for as long as [`HEARTBEAT`].
     pub(crate) fn answer(&self, events: impl Stream<Item = Event> + Send + 'static) -> Result<Response, ApiError> {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let message = format!("{PLACES} streams are open already, and no more are kept; try again");

@@ -29,7 +29,7 @@ pub struct Channel {
     pub hub: Option<String>,
     /// When it changed last.
     pub updated: Timestamp,
-    /// Whose entries these are: they keep the ids that it gave them, and their health is told. `None`: entries of many feeds.
+    /// The feed of these entries: they keep its ids, and its health is included. `None`: entries of many feeds.
     pub of: Option<Health>,
     /// The entries.
     pub entries: Vec<EntryView>,

@@ -1,10 +1,10 @@
 //! The pings of a feed that come together, made one poll after the last of them ([`PingWindow`]).
 //!
-//! No ping is lost, and none is answered by a fetch that began before it. The first one of a window stores a wake at the
-//! window's end, which is brought forward when no further ping came for the quiet time; so a process that is killed delays a
-//! poll and forgets none. Only what comes while a fetch may be under way is known to this process alone until that is over.
-//! Schedulers that hear pings of the same feed need no word with each other: who finds that the stored wake was brought
-//! forward after its last ping has nothing left to do.
+//! No ping is lost, and none is answered by a fetch that began before it. The first one of a window stores a wake at
+//! the window's end, which is brought forward when no further ping came for the quiet time; so a process that is killed
+//! delays a poll and forgets none. Pings that come while a fetch may be in flight are known to this process alone until
+//! that fetch has ended. Schedulers that hear pings of the same feed do not coordinate: a scheduler that finds that the
+//! stored wake was brought forward after its last ping has nothing left to do.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -24,7 +24,7 @@ use store::FeedRef;
 /// Feeds whose pings are gathered at once; further ones are polled at their place in the spread, whatever follows.
 const MOST: usize = 10_000;
 
-/// The feeds whose pings may go on.
+/// The feeds that may receive further pings.
 pub(super) struct Gathered {
     ops: Arc<Ops>,
     last: Mutex<HashMap<FeedId, Ping>>,
@@ -52,8 +52,8 @@ impl Gathered {
                 self.ops.wake_pinged(feed.id, at.after(window.end)).await?;
                 true
             }
-            // Anybody's clock says of it that it lies ahead. To one that is past a fetch under way may be the answer, and a
-            // later one would put that off if it is not: none is stored.
+            // True if the wake lies ahead by any scheduler's clock. If it has passed, a fetch in flight may already
+            // answer this ping; if that fetch does not, a later wake would delay the answer: none is stored.
             Some(wake) => wake > at.after(self.ops.config.scheduler.clock_skew),
         };
         // Where the feed rests for longer, its poll is stored for the right time already.
@@ -97,7 +97,7 @@ impl Gathered {
         }
     }
 
-    /// Has the feed polled when its pings are over. `first` is when the first of them came.
+    /// Has the feed polled when its pings have ended. `first` is when the first of them came.
     async fn answer(&self, id: FeedId, mut window: PingWindow, first: Instant) -> Result<(), BackendError> {
         while let Some(ping) = self.last_of_all(id, window, first).await {
             let feed = self.ops.feed(&FeedRef::Id(id)).await?.filter(|feed| feed.status.hears_pings());
@@ -116,7 +116,7 @@ impl Gathered {
             let config = self.ops.condition.config.get();
             let policy = &config.policy;
             let rest = rest_after_poll(now, feed.status, &feed.state, policy);
-            // A report takes the only try of a feed that is not polled otherwise, whenever that was asked for.
+            // A report uses up the only try of a feed that is not polled otherwise, whenever that try was requested.
             let in_flight = feed.status != Status::Active && feed.wake_at.is_some_and(|wake| wake <= now);
             let wait = if in_flight { rest.max(policy.ping_spread).max(policy.ping_quiet) } else { rest };
             if quits || wait.is_zero() {

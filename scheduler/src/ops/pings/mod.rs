@@ -1,9 +1,9 @@
 //! Pings: a publisher, or a service for it, says that a feed has something new.
 //!
-//! A known feed is polled soon (`policy.ping_spread`), once for all pings that come together, and never during a hold. A
-//! blacklisted feed, and one whose server called it gone, is polled once too; only a good answer brings it back.
-//! The caller of a ping is a stranger: nothing is ever asked at an address that only a ping named, and private feeds are as unknown
-//! as those that are not there.
+//! A known feed is polled soon (`policy.ping_spread`), once for all pings that come together, and never during a hold.
+//! A blacklisted feed, and one whose server called it gone, is polled once too; only a good answer makes it active
+//! again. The caller of a ping is a stranger: an address that only a ping named never receives a request, and private
+//! feeds look like feeds that do not exist.
 
 mod gathered;
 

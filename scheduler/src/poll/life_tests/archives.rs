@@ -53,7 +53,7 @@ impl Origin {
         }
     }
 
-    /// Posts 50 entries in an hour, every ten hours, and another one every two hours; each feed at times of its own.
+    /// Posts 50 entries in an hour, every ten hours, and another one every two hours; each feed at different times.
     fn post(&mut self, now: Timestamp) {
         if self.is_over {
             return;

@@ -121,7 +121,7 @@ const BATCH: usize = 50;
 
 /// What a run came to.
 struct Run {
-    /// When each feed of another host was asked, since they all became due.
+    /// When each feed of another host was polled, since they all became due.
     lags: Vec<Duration>,
     crowd_asked: usize,
     parked: usize,
@@ -146,7 +146,7 @@ async fn run(crowd: usize, time: Duration) -> Run {
     let clock_for_all: Arc<dyn Clock> = clock.clone();
     let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &clock_for_all);
     assert!(scheduler.reconciler.open_gate(start).await.unwrap());
-    // The crowd first: by number it stands before everybody else.
+    // The crowd first: by number it comes before all others.
     let names = (0..crowd).map(|n| format!("http://crowd.example/{n}"));
     let urls = names.chain((0..OTHERS).map(|n| format!("http://host{n}.example/feed")));
     let feed = |url: String| AddFeed {

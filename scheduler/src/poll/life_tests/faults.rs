@@ -16,7 +16,7 @@ async fn jobs_that_are_in_the_queue_stay_hidden_when_others_of_their_round_could
     for n in 0..batch + 3 {
         feeds.push(fleet.add(&format!("https://h{n}.org/feed")).await);
     }
-    // The queue's depth is asked for first, then come the messages.
+    // The queue's depth is requested first, then come the messages.
     let faults = Faults::at([(2, Fault::Before)]);
     let queue: Arc<dyn Queue<FetchJob>> = fleet.jobs.clone();
     fleet.dispatcher.jobs = Arc::new(Faulty::new(queue, &faults));

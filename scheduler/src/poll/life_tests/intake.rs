@@ -149,7 +149,7 @@ async fn a_hold_is_on_the_gate_before_its_report_can_be_settled() {
     let versions = [fleet.feed(slow).await.version, fleet.feed(held).await.version];
     // A scheduler makes a key before its first claim.
     fleet.ops.condition.proofs.ready(&*fleet.ops.store, fleet.clock.now()).await.unwrap();
-    // Whoever wants to write waits.
+    // Every other writer waits.
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     settling(&fleet, async {

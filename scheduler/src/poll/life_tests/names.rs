@@ -1,4 +1,4 @@
-//! Feeds that have a permanent URL, and actors that are asked with a signature.
+//! Feeds that have a permanent URL, and actors that are requested with a signature.
 
 use common::document::Document;
 use common::entry::Entry;

@@ -21,7 +21,7 @@ async fn interrupted(fleet: &Fleet, job: &FetchJob, until: Timestamp) -> FetchRe
     FetchReport { detour, ..report(job, now, Outcome::Deferred { until }) }
 }
 
-/// Feeds on hosts of their own that all lead to the hub, at which a request has just begun.
+/// Returns feeds on separate hosts that all lead to the hub, at which a request has just begun.
 async fn on_their_way(count: usize) -> (Fleet, Vec<FeedId>) {
     let fleet = Fleet::new().await;
     let direct = fleet.add(HUB).await;

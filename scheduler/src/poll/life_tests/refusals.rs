@@ -21,7 +21,8 @@ fn answered(status: Option<u16>) -> (Outcome, Option<u16>) {
 }
 
 impl Fleet {
-    /// Polls what is due, a minute at a time, and gives each feed the status that `says` tells. Returns the number of requests.
+    /// Polls what is due, a minute at a time, and gives each feed the status that `says` returns. Returns the number of
+    /// requests.
     async fn live(&self, span: Duration, says: impl Fn(FeedId) -> Option<u16>) -> usize {
         self.live_with(span, false, says).await
     }

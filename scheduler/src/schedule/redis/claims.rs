@@ -1,4 +1,4 @@
-//! Claims over several shards: each returns its part, and while one is away the others go on.
+//! Claims over several shards: each returns its part, and while one is away the others continue.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The schedule over a Redis Cluster: its shards are at several masters, and while one is away the others go on.
+//! The schedule over a Redis Cluster: its shards are at several masters, and while one is away the others continue.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};

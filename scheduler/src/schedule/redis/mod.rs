@@ -3,7 +3,7 @@
 //! A feed is one member of one sorted set, and its score encodes its state (see `schedule.lua`), so a feed that is not
 //! parked needs no other key. Feeds are distributed over `shards` by their ids; a shard's keys share a hash tag, so
 //! that the masters of a Redis Cluster divide the shards among them. With several shards, a host has a head and a set
-//! of parked feeds in each. While a shard's server is away, the calls to the others go on.
+//! of parked feeds in each. While a shard's server is away, the calls to the others continue.
 //!
 //! The number of shards is part of every key. A fleet that is started with another number finds its schedule empty,
 //! deletes the old one, and fills its own from the store as after any loss. A scheduler that still runs with the old

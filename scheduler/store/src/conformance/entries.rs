@@ -188,7 +188,7 @@ pub(crate) async fn pages_end_at_their_bytes_and_nothing_is_left_out(backend: &d
     let id = add(&*store, "https://a.org/feed").await;
     let long = |number: usize| Entry { content: Some("x".repeat(1 << 20)), ..entry(&number.to_string(), "long") };
     poll(&*store, id, 10, modified((0..20).map(long).collect())).await;
-    // A text beyond any page is one of its own, and each event of an entry shows it.
+    // A text larger than any page is a page alone, and each event of an entry shows it.
     let huge = |text: &str| Entry { content: Some(text.repeat(5 << 20)), ..entry("huge", "huge") };
     poll(&*store, id, 20, modified(vec![huge("xy")])).await;
     poll(&*store, id, 30, modified(vec![huge("yz")])).await;

@@ -1,4 +1,4 @@
-//! What consumers are told of what people do to feeds.
+//! The events that consumers get of what people do to feeds.
 
 use common::labels::Marks;
 use common::policy::{Audience, Category, Status};
@@ -118,7 +118,7 @@ pub(crate) async fn changes_are_published_with_their_settings_and_nothing_else_i
         told_of.iter().map(|(kind, id, _)| (kind.as_str(), *id)).collect::<Vec<_>>(),
         [("feed.changed", ids[1].0)]
     );
-    // A due time is no setting.
+    // A due time is not a setting.
     let due = FeedChange { next_due: Some((at(99), common::policy::Terms::default())), ..FeedChange::default() };
     store.change_feed(ids[1], &due, at(4)).await.unwrap();
     assert_eq!(news(&*store, &mut after).await, []);

@@ -1,4 +1,4 @@
-//! Quotas: what a feed brings beyond them is left out and counted, the newest entries stay.
+//! Quotas: what exceeds a feed's quotas is left out and counted, the newest entries stay.
 
 use super::*;
 

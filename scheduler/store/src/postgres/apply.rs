@@ -39,8 +39,8 @@ const ACTION: &str = "apply reports";
 /// How rows are looked at.
 #[derive(Clone, Copy)]
 enum Look {
-    /// As a bystander, or not at all where the verdict tells what was seen: another transaction may change them before they are
-    /// written.
+    /// Without a lock, or not at all where the verdict holds what was seen: another transaction may change them before
+    /// they are written.
     Free,
     /// Locked. Costs as much as writing them once more.
     Locked,

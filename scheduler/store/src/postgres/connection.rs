@@ -1,8 +1,9 @@
 //! A connection in use. What was interrupted on it is never continued.
 //!
-//! A call may be dropped at any point, by its time limit or by its caller, while a statement runs. Such a connection, and
-//! one on which something failed, is closed; only one that did all it was asked goes back into the pool, and not for longer
-//! than [`RETURN_LIMIT`]: a server that stopped answering would otherwise keep the pool's places.
+//! A call may be dropped at any point, by its time limit or by its caller, while a statement runs. Such a connection,
+//! and one on which something failed, is closed. Only a connection whose statements all succeeded goes back into the
+//! pool, and not for longer than [`RETURN_LIMIT`]: a server that stopped answering would otherwise keep the pool's
+//! places.
 
 use std::future::poll_fn;
 use std::ops::{Deref, DerefMut};
@@ -83,7 +84,7 @@ macro_rules! in_transaction {
 pub(super) use {in_transaction, on_connection};
 
 impl StoreConnection {
-    /// Gives the connection back: all that was asked of it is done. One of an earlier term is closed.
+    /// Returns the connection to the pool: all its statements are done. One of an earlier term is closed.
     pub(super) fn keep(mut self) {
         if self.term != self.servers.term() {
             return;

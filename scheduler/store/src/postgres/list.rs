@@ -96,14 +96,14 @@ impl Source for View<'_> {
 
     async fn with_text(&mut self, text: &str, trigrams: &Trigrams) -> Result<Vec<i64>, StoreError> {
         self.0.execute("SET LOCAL enable_bitmapscan = on").await.map_err(StoreError::on(ACTION))?;
-        // The index is asked for these trigrams alone; the whole text is compared with what it finds.
+        // The index is searched for these trigrams alone; the whole text is compared with what it finds.
         let trigrams: Vec<String> = trigrams.iter().map(cursor::containing).collect();
         let mut sql = r"SELECT place / 2 FROM feed_texts WHERE (text || '') ILIKE $1 ESCAPE ''".to_owned();
         for number in 0..trigrams.len() {
             sql.push_str(&format!(r" AND text ILIKE ${} ESCAPE ''", number + 3));
         }
         sql.push_str(" LIMIT $2");
-        // Not kept: each number of trigrams is a statement of its own.
+        // Not kept: each number of trigrams is a different statement.
         let query = sqlx::query_scalar(AssertSqlSafe(sql)).persistent(false);
         let mut query = query.bind(cursor::containing(text)).bind(i64::from(MOST) + 1);
         for trigram in trigrams {

@@ -12,7 +12,7 @@
 //!   lost (`silence`);
 //! - after a failover, connections go to the host that accepts writes (`primary`).
 //!
-//! No statement asks for `*`: PostgreSQL refuses to go on with a prepared one after a migration added a column.
+//! No statement selects `*`: PostgreSQL refuses to run a prepared one any further after a migration added a column.
 
 mod apply;
 mod audit;

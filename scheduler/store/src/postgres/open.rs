@@ -111,7 +111,7 @@ fn settings(limits: Limits, schema: &str) -> String {
     text
 }
 
-/// Brings the schema up to date on a connection of its own, under a lock that other starters wait for.
+/// Brings the schema up to date on a separate connection, under a lock that other starters wait for.
 async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<(), StoreError> {
     const ACTION: &str = "look at its schema";
     on.execute("SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0")

@@ -1,7 +1,7 @@
 //! The index for searches, which needs the extension pg_trgm of PostgreSQL's own `contrib`.
 //!
-//! Whoever may create things in a database may make the extension there. Where it is not installed on the server, or not
-//! allowed, searches read all names, and a later start tries again.
+//! Any role that may create things in a database may make the extension there. Where it is not installed on the server,
+//! or not allowed, searches read all names, and a later start tries again.
 
 use sqlx::{AssertSqlSafe, Executor, PgConnection};
 

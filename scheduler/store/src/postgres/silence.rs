@@ -1,10 +1,10 @@
 //! Connections that went silent: the network, or something in it, no longer carries them, and nobody closes them.
 //!
-//! A statement that waits for a lock and one whose question or answer was lost look alike from here. So when calls take long, the
-//! server is asked over a new connection how many of ours it works for. Fewer than we wait for, twice in a row, means that some
-//! are lost: the calls end, their connections are closed, and no connection that was idle at that time is used again.
-//! Those that are still at a host that is no longer in use are lost at once.
-//! The driver does not let us set TCP's own limit on our side of the connection.
+//! A statement that waits for a lock and one whose question or answer was lost look alike from here. So when calls take
+//! long, a query over a new connection shows how many of our statements the server works on. Fewer than we wait for,
+//! twice in a row, means that some are lost: the calls end, their connections are closed, and no connection that was
+//! idle at that time is used again. Those that are still at a host that is no longer in use are lost at once. The
+//! driver does not let us set TCP's own limit on our side of the connection.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -146,7 +146,7 @@ impl Connections {
         let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND pid <> pg_backend_pid() \
                    AND (state = 'active' OR clock_timestamp() - state_change < interval '1 second')";
         let working: i64 = sqlx::query_scalar(sql).bind(&self.name).fetch_one(&mut on).await?;
-        // Closed, or forgotten: it has said what it was asked for.
+        // Closed, or dropped: it is not needed any more.
         let _ = on.close().await;
         Ok(usize::try_from(working).unwrap_or(usize::MAX))
     }

@@ -1,9 +1,10 @@
 //! Binds the epoch of events to the server's history.
 //!
-//! A server that was promoted from a standby that lagged, or restored from an archive, goes on from an earlier point and gives
-//! numbers of events out again. PostgreSQL itself marks that: such a server is on another timeline, and a restored dump is on a
-//! server with another identifier. So each new connection looks at both, and where they are others than when the events were
-//! numbered, the store gets a new epoch: consumers with a cursor of the old one are told (410) instead of missing events.
+//! A server that was promoted from a standby that lagged, or restored from an archive, continues from an earlier point
+//! and issues numbers of events again. PostgreSQL itself marks that: such a server is on another timeline, and a
+//! restored dump is on a server with another identifier. So each new connection looks at both. Where they differ from
+//! those under which the events were numbered, the store gets a new epoch: consumers with a cursor of the old one get
+//! an error (410) instead of missing events.
 
 use std::sync::Mutex;
 

@@ -93,8 +93,8 @@ impl Upkeep for PostgresStore {
         })
     }
 
-    /// Takes from the low end of the numbers only, and stops at the first row that stays: so one number tells a consumer
-    /// whether it missed something.
+    /// Takes from the low end of the numbers only, and stops at the first row that stays: so one number shows a
+    /// consumer whether it missed something.
     async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
         on_connection!(self, "delete old events and entries", |on| {
             // Nobody polls them any more: their feeds are gone.

@@ -58,9 +58,9 @@ pub enum BackupError {
 const ACTION: &str = "be copied";
 
 impl SqliteStore {
-    /// Copies the database at `url` to the file `to`, which must not exist, as it is at one moment; a fleet that works on
-    /// it goes on meanwhile. The copy has an epoch of its own: after a restore numbers of events are given out again, and
-    /// consumers must not take the new ones for those that they have read.
+    /// Copies the database at `url` to the file `to`, which must not exist, as it is at one moment; a fleet that works
+    /// on it continues meanwhile. The copy has a separate epoch: after a restore numbers of events are issued again,
+    /// and consumers must not take the new events for those that they have read.
     pub async fn backup(url: &str, to: &Path) -> Result<Backup, BackupError> {
         let from = match location(url)? {
             Location::Memory => return Err(BackupError::Memory),

@@ -1,4 +1,5 @@
-//! Entries inside `apply`: what a document brings is looked up by identity, and only what is new or changed is written.
+//! Entries inside `apply`: the entries of a document are looked up by identity, and only what is new or changed is
+//! written.
 
 use common::time::Timestamp;
 use sqlx::{FromRow, SqliteConnection};

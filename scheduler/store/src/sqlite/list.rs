@@ -69,7 +69,7 @@ impl Source for View<'_> {
     }
 
     async fn with_text(&mut self, _: &str, trigrams: &Trigrams) -> Result<Vec<i64>, StoreError> {
-        // Each is a token of its own; the index knows no phrases.
+        // Each is a separate token; the index does not know phrases.
         let quoted: Vec<String> =
             trigrams.iter().map(|trigram| format!("\"{}\"", trigram.replace('"', "\"\""))).collect();
         let sql = "SELECT rowid / 2 FROM feed_texts WHERE feed_texts MATCH ?1 LIMIT ?2";

@@ -74,10 +74,10 @@ impl SqliteStore {
     }
 }
 
-/// `synchronous = FULL` syncs the log at each commit. With NORMAL a power cut cannot harm the database either, but takes back
-/// the last commits: feeds that a person was told are added, and events whose numbers would then be given out a second
-/// time, so that a consumer that had read further misses the new ones. A batch of reports is one commit: at 500 a batch
-/// the syncs cost about a sixth of the rows a second.
+/// `synchronous = FULL` syncs the log at each commit. With NORMAL a power cut cannot harm the database either, but
+/// takes back the last commits: feeds whose addition was already confirmed to a person, and events whose numbers would
+/// then be issued a second time, so that a consumer that had read further misses the new ones. A batch of reports is
+/// one commit: at 500 a batch the syncs cost about a sixth of the rows a second.
 fn writing(options: SqliteConnectOptions) -> SqliteConnectOptions {
     options
         .create_if_missing(true)

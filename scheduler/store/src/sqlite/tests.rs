@@ -23,7 +23,7 @@ use crate::texts::Trigrams;
 use crate::{Events, Feeds, Polls, Upkeep};
 use crate::{FeedRef, NewFeed, Store, StoreError};
 
-/// A database in a folder of its own.
+/// A database in a separate folder.
 struct Folder(TempDir);
 
 impl Folder {

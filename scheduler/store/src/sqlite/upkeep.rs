@@ -83,8 +83,8 @@ impl Upkeep for SqliteStore {
         Ok(done.rows_affected() > 0)
     }
 
-    /// Takes from the low end of the numbers only, and stops at the first row that stays: so one number tells a consumer
-    /// whether it missed something.
+    /// Takes from the low end of the numbers only, and stops at the first row that stays: so one number shows a
+    /// consumer whether it missed something.
     async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
         const ACTION: &str = "delete old events and entries";
         let mut tx = self.write(ACTION).await?;

@@ -53,7 +53,7 @@ const LONGEST: usize = 200;
 /// How long storing a line may hold up a response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Lets a change go on, or refuses it, and writes its line.
+/// Passes a change on, or refuses it, and writes its line.
 pub(super) async fn recorded(who: &Who, api: &Api, judged: Judged, mut request: Request, next: Next) -> Response {
     let mut line = Line::of(who, api, &request);
     request.extensions_mut().insert(line.meant.clone());

@@ -96,7 +96,7 @@ fn wants_list(headers: &HeaderMap) -> bool {
 /// ([`LARGE_EVENTS`]) until its reader has taken it.
 const HELD: usize = 256 << 10;
 
-/// Returns the kilobytes that events need beyond what a stream may hold by itself; 0 if they fit.
+/// Returns the kilobytes that events need beyond what one stream may hold; 0 if they fit.
 fn room_for(events: &[Event]) -> usize {
     let bytes: usize =
         events.iter().filter_map(|event| event.entry.as_ref()).map(|stored| stored.entry.text_bytes()).sum();
@@ -205,7 +205,7 @@ impl Telling {
         }
     }
 
-    /// With the number up to which everything was looked at, so that a client that comes back goes on from there.
+    /// With the number up to which everything was looked at, so that a client that comes back continues from there.
     fn heartbeat(&mut self) -> sse::Event {
         self.said = Instant::now();
         match self.follower.after() {

@@ -43,7 +43,7 @@ pub(crate) struct FeedBody {
     /// `null` takes the caller's own id away.
     #[serde(deserialize_with = "given")]
     pub(crate) external_id: Option<Option<String>>,
-    /// What the caller calls a new feed, until it has a title of its own.
+    /// The caller's name for a new feed, until the feed itself has a title.
     pub(crate) title: Option<String>,
     /// Seconds; `null` takes a person's interval away.
     #[serde(deserialize_with = "given")]
@@ -54,7 +54,7 @@ pub(crate) struct FeedBody {
     password: Option<String>,
 }
 
-/// Tells a field that is null from one that is absent.
+/// Distinguishes a field that is null from one that is absent.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
     Option::<T>::deserialize(deserializer).map(Some)
 }

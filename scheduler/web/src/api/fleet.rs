@@ -76,7 +76,7 @@ pub(crate) async fn keys(State(api): State<Api>) -> Response {
         return ([(header::CONTENT_TYPE, DIRECTORY_TYPE)], "{\"keys\":[]}").into_response();
     };
     let signed = key.sign_directory(api.ops.clock.now());
-    // Put in, not added: a text has a type of its own.
+    // Put in, not added: a text already has a type.
     let headers = [
         (header::CONTENT_TYPE, DIRECTORY_TYPE.to_owned()),
         (header::CACHE_CONTROL, "max-age=60".to_owned()),

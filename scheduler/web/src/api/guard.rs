@@ -91,7 +91,7 @@ impl Guard {
                 Some(token) => {
                     let caller = Caller::logged_in(&token);
                     let allowed = within_role(token.role, method);
-                    // A browser sends the cookie along whoever made it send the request.
+                    // A browser sends the cookie along whichever site made it send the request.
                     let from_page = if method.is_safe() { Ok(()) } else { self.refuse_other_pages(request) };
                     (caller, from_page.and(allowed))
                 }
@@ -224,8 +224,8 @@ fn needed_role(method: &Method) -> ApiRole {
     if method.is_safe() { ApiRole::Read } else { ApiRole::Write }
 }
 
-/// A page of a foreign site can make a browser send requests here: under a name of its own that it points at this
-/// machine (refused by the Host), or across origins (refused by the Origin).
+/// A page of a foreign site can make a browser send requests here: under a name that it points at this machine (refused
+/// by the Host), or across origins (refused by the Origin).
 fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     let host = host_of(uri, headers);
     if host.is_some_and(|host| !is_loopback(host)) {

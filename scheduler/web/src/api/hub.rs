@@ -42,7 +42,8 @@ impl Fields {
     }
 }
 
-/// `POST /hub`: 202 when the subscriber will be asked, 204 when a publisher was heard. Further parameters are ignored.
+/// `POST /hub`: 202 when the subscriber will be verified, 204 when a publisher was heard. Further parameters are
+/// ignored.
 pub(super) async fn request(
     State(api): State<Api>,
     Extension(who): Extension<Who>,

@@ -1,5 +1,5 @@
-//! The API's own description, kept by hand beside the code. Its tests hold the two together: every path that is served is
-//! described, every described operation is asked, and every answer has the shape that is written there.
+//! The API's own description, kept by hand beside the code. Its tests keep the two consistent: every path that is
+//! served is described, every described operation is called, and every answer has the shape that is described.
 
 use axum::http::{HeaderName, header};
 
@@ -170,7 +170,7 @@ pub(super) mod tests {
         assert_eq!(wrong(json!({ "ready": true, "x": 1 })).as_deref(), Some("it.x is not described"));
     }
 
-    /// Where an operation of one feed, host or requeue is asked.
+    /// Returns the path of an operation of one feed, host or requeue.
     pub(in crate::api) fn target(path: &str, operation: &Value, id: i64) -> String {
         let path = path.replace("{id}", &id.to_string()).replace("{host}", "example.com").replace("{seq}", "2");
         format!("{path}{}", query(operation))

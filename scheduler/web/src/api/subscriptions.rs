@@ -131,7 +131,7 @@ pub(crate) async fn all(api: &Api) -> Result<Vec<Subscription>, ApiError> {
     readable(api, 0, u32::try_from(MOST_SUBSCRIPTIONS).unwrap_or(u32::MAX)).await
 }
 
-/// At most so many subscriptions that the caller may see. There are some thousands at most.
+/// Returns subscriptions that the caller may see, at most `limit`. There are some thousands at most.
 async fn readable(api: &Api, mut after: i64, limit: u32) -> Result<Vec<Subscription>, ApiError> {
     let mut found = Vec::new();
     loop {
@@ -222,7 +222,7 @@ pub(crate) async fn change(
     let change = move |wish: &mut Wish| {
         wish.target = target.clone().unwrap_or_else(|| wish.target.clone());
         if let Some(filter) = &filter {
-            // The limit of the token that added it stays, whoever changes it.
+            // The limit of the token that added it stays, whichever caller changes it.
             let visible = if filter.visible.is_empty() { wish.filter.visible.clone() } else { filter.visible.clone() };
             wish.filter = EventFilter { visible, ..filter.clone() };
         }

@@ -17,7 +17,7 @@ const MAX_PARAMS: usize = 16;
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Call {
     pub(super) method: String,
-    /// Its parameters; those that are no texts are empty.
+    /// Its parameters; those that are not texts are empty.
     pub(super) params: Vec<String>,
 }
 

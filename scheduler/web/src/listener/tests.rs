@@ -63,7 +63,7 @@ impl Served {
         stream
     }
 
-    /// Returns the first line of the response to a request on a connection of its own.
+    /// Returns the first line of the response to a request on a separate connection.
     async fn asked(&self, request: &[u8]) -> String {
         first_line(&mut self.sent(request).await).await
     }

@@ -57,7 +57,7 @@ impl RiverParams {
         }
     }
 
-    /// What was asked for, by name.
+    /// Returns a parameter of the request, by name.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let given = match name {
             "q" => &self.q,

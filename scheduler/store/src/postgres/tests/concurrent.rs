@@ -1,4 +1,4 @@
-//! Several processes on one schema, played by stores with pools of their own.
+//! Several processes on one schema, played by stores with separate pools.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -121,7 +121,7 @@ async fn a_reader_with_a_cursor_misses_no_event_of_concurrent_slow_and_failing_t
     assert!(failed > 0 && stored > 100, "{stored} stored, {failed} failed");
 }
 
-/// Polls two feeds of its own; gives the events that were stored, and the transactions that failed.
+/// Polls two feeds that no other writer uses; returns the events that were stored, and the transactions that failed.
 async fn write(store: &PostgresStore, number: usize) -> (usize, usize) {
     let new = [new_feed(&format!("https://a.org/{number}")), new_feed(&format!("https://b.org/{number}"))];
     let (mut stored, mut failed) = (2, 0);

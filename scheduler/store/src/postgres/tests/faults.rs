@@ -118,7 +118,7 @@ async fn connections_that_went_silent_are_replaced_within_seconds_and_slow_state
     let id = add(&store, "https://a.org/feed").await;
     let fetched = verdict(&store, id, 10, modified(vec![entry("1", "one")])).await;
 
-    // A statement that waits for a lock is no lost one.
+    // A statement that waits for a lock is not lost.
     let mut other = schema.connection().await;
     let mut numbering = other.begin().await.unwrap();
     sqlx::query("UPDATE store SET seq = seq").execute(&mut *numbering).await.unwrap();

@@ -1,4 +1,4 @@
-//! The schema, what it takes and gives back, and how it is read.
+//! The schema, what it accepts and returns, and how it is read.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What consumers are told, as a list and as a stream.
+//! What consumers get, as a list and as a stream.
 
 use axum::body::BodyDataStream;
 use axum::http::StatusCode;
@@ -151,7 +151,8 @@ async fn a_cursor_that_means_nothing_here_is_refused_with_the_oldest_number() {
     assert_eq!((anew.event().await.0, anew.event().await.1["seq"].clone()), ("epoch".to_owned(), json!(5)));
 }
 
-/// What nobody has taken yet is in the store and not in memory: when retention takes it, it cannot be told any more.
+/// Events that were not taken yet are in the store and not in memory: when retention removes them, they cannot be sent
+/// any more.
 #[tokio::test]
 async fn nothing_is_gathered_for_a_client_that_does_not_read() {
     let fleet = Fleet::new().await;
@@ -196,7 +197,7 @@ async fn streams_end_when_the_fleet_stops() {
     let fleet = Fleet::new().await;
     let mut reader = fleet.follow("/api/v1/events").await;
     assert_eq!(reader.event().await.0, "epoch");
-    // While it drains, a stream goes on: a client that came back at once might reach the same process again.
+    // While it drains, a stream continues: a client that came back at once might reach the same process again.
     fleet.ops.quiet.cancel();
     assert!(fleet.stream("/api/v1/events", &[]).await.is_ok());
     fleet.closing.cancel();

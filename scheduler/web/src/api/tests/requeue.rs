@@ -19,7 +19,7 @@ impl Fleet {
         requeue_runner.round(&*self.clock).await.unwrap();
     }
 
-    /// Stores an answer that wants the feed's host left alone until then.
+    /// Stores an answer that puts the feed's host on hold until then.
     async fn throttled(&self, id: i64, until: Timestamp) {
         let (feed, now) = (self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap(), self.clock.now());
         let report = FetchReport::of(feed.id, feed.version, feed.host, now, Outcome::Throttled { retry_after: None });
