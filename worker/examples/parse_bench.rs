@@ -88,7 +88,7 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// A Python that reads a feed whenever it is told its name, and answers with seconds.
+/// A Python process that reads a feed for each name that it receives, and answers with seconds.
 struct Feedparser {
     child: Child,
     answers: BufReader<ChildStdout>,

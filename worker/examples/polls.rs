@@ -1,7 +1,7 @@
 //! The worker's loop for `dev/bench worker`: `polls URLS CONCURRENCY` polls each URL of a file over and over until killed.
 //!
-//! What is in it: the place at the host, the guard, the whole fetch, the report, and giving back. What is not: store,
-//! schedule and queues; a job is built in memory from the last report, which is then dropped.
+//! It includes the slot at the host, the guard, the whole fetch, the report, and the release. It leaves out the store,
+//! the schedule and the queues; a job is built in memory from the last report, which is then dropped.
 
 use std::sync::Arc;
 use std::time::Duration;

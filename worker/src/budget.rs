@@ -1,9 +1,10 @@
-//! The second, wider budget beside that of hosts: what one address, and all names of one domain, are asked by this worker.
+//! The second, wider budget beside that of hosts: the requests of this worker to one address, and to all names of one
+//! domain.
 //!
-//! A host is a name. A server with a thousand names, or a domain under which anybody makes names, would be asked a thousand
-//! times a second by the pace of hosts alone. Addresses are counted as they are dialled, IPv6 by /64; a domain is what is
-//! registered under a public suffix, and counts where no host rule speaks of it. What is over the budget is put off, each
-//! request a little later than the one before.
+//! A host is a name. A server with a thousand names, or a domain under which anybody makes names, would get a thousand
+//! requests a second by the pace of hosts alone. Addresses are counted when they are dialled, IPv6 by /64; a domain is
+//! what is registered under a public suffix, and counts where no host rule covers it. What exceeds the budget is put
+//! off, each request a little later than the one before.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -113,7 +114,7 @@ impl Budgets {
         Ok(())
     }
 
-    /// Counts a start that has happened already, on a kept connection; false when it was over the budget.
+    /// Counts a start that has happened already, on a kept connection; false when it exceeded the budget.
     pub(crate) fn started(&self, unit: &Unit, now: Instant) -> bool {
         let mut units = self.units();
         let usage = usage(&mut units, unit, now);

@@ -100,8 +100,8 @@ impl Client {
         Ok(Some(budgets.enter(unit)))
     }
 
-    /// Counts a request that a connection has taken with its address. A new connection was counted when it was dialled; a
-    /// kept one is not kept any longer when that is over the budget, so that the next request has to dial.
+    /// Counts a request that a connection has taken with its address. A new connection was counted when it was dialled.
+    /// A kept one is closed when the request exceeds the budget, so that the next request has to dial.
     fn enter(&self, connection: &CaptureConnection) -> Option<InFlight> {
         let peer = peer_of(connection)?;
         let (is_kept, unit) = (peer.is_kept(), peer.unit?);

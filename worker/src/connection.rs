@@ -37,7 +37,7 @@ pub(crate) struct Connection {
 pub(crate) struct Peer {
     /// Who its requests are counted with, if anybody.
     pub(crate) unit: Option<Unit>,
-    /// The server asked to be asked less.
+    /// The server requested fewer requests.
     pub(crate) calm: Calm,
     was_used: Arc<AtomicBool>,
 }

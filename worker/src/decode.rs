@@ -203,7 +203,7 @@ impl<R: Read> Read for Capped<R> {
 /// Members one after the other (RFC 1952, section 2.2). What follows the last one and is none itself is ignored, as
 /// browsers do: some servers pad their answers.
 ///
-/// Each member has a decoder of its own: half a million of empty members, which fit into 10 MB, would be expensive.
+/// Each member has a separate decoder: half a million of empty members, which fit into 10 MB, would be expensive.
 enum Gzip<R> {
     /// A member, and how many came before it.
     Member(GzDecoder<R>, u32),
@@ -265,7 +265,7 @@ impl<R: BufRead> Read for Deflate<R> {
 }
 
 /// Brotli by RFC 7932. The crate's own reader also takes the format's extension with windows of up to 1 GB, which no
-/// server may send, and tells a cut stream like a corrupt one.
+/// server may send, and does not distinguish a cut stream from a corrupt one.
 struct Brotli<R> {
     inner: R,
     state: Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>,

@@ -44,7 +44,7 @@ pub(crate) struct DialSetup {
     pub(crate) open: OpenConnections,
     /// Attempts that may be open beside the first one of each fetch, over all fetches: each needs a file descriptor.
     pub(crate) spare: Semaphore,
-    /// What each address is asked.
+    /// The requests to each address.
     pub(crate) budgets: Arc<Budgets>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum DialError {
     Refused(Refused),
     #[error("no connection: {0}")]
     Connect(std::io::Error),
-    /// All its addresses that could be tried are asked enough.
+    /// All its addresses that could be tried have used up their budgets.
     #[error("{0}")]
     Busy(Busy),
     /// This machine has run out of something that a connection needs.

@@ -106,13 +106,13 @@ pub(crate) fn announced_in(text: &str, page_url: &Url, deadline: Option<Instant>
                 base = href.unwrap_or(base);
             }
             b"link" | b"a" => {
-                // an actor may have its page's address, and be told from it by what is asked for
+                // an actor may share its page's address, and differs in the requested media type
                 let feed = announcement(&tag, &base).filter(|feed| feed.is_actor() || feed.url.as_url() != page_url);
                 found.extend(feed.filter(|feed| seen.insert(feed.url.clone())));
             }
             _ => {}
         }
-        // some are over comments alone and move behind the others
+        // some are for comments alone and move behind the others
         if found.len() >= 2 * MAX_ANNOUNCED {
             break;
         }

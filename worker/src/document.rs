@@ -177,8 +177,8 @@ const ENTRY_OVERHEAD: usize = 200;
 const QUOTES: usize = 3;
 
 /// Keeps the entries' size in a message under the limit: content is left out first, then summaries, from the document's
-/// end on; entries only when that does not help. An entry that was left out is not known either, so that the next
-/// document that holds it brings it. True when all entries stayed.
+/// end on; entries only when that does not help. An entry that was left out is not known either, so that it is new in
+/// the next document that holds it. True when all entries stayed.
 fn hold_within(document: &mut Document, known: &KnownEntries, max_bytes: usize) -> bool {
     let mut total: usize = document.entries.iter().map(weight).sum();
     if total <= max_bytes {

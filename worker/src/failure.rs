@@ -27,9 +27,9 @@ pub(crate) struct Failure {
 pub(crate) enum Unanswered {
     /// This machine could not make the request. Nothing follows for the feed.
     Shortage(String),
-    /// Its address is asked enough; in how much time it may be asked.
+    /// Its address has used up its budget; the time until the next request is allowed.
     Busy(Duration),
-    /// The server ended the connection to be asked less (HTTP/2's `ENHANCE_YOUR_CALM`).
+    /// The server ended the connection to get fewer requests (HTTP/2's `ENHANCE_YOUR_CALM`).
     Throttled,
     /// The server's failure.
     Failed(Failure),
@@ -158,7 +158,7 @@ impl From<ParseError> for Failure {
     }
 }
 
-/// Whether the server ended an HTTP/2 stream or connection because it is asked too much (RFC 9113, section 7).
+/// Whether the server ended an HTTP/2 stream or connection because of too many requests (RFC 9113, section 7).
 pub(crate) fn asks_for_calm(error: &(dyn Error + 'static)) -> bool {
     find::<h2::Error>(error)
         .is_some_and(|error| error.is_remote() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM))
@@ -173,7 +173,7 @@ fn innermost(error: &(dyn Error + 'static)) -> String {
     causes(error).last().map_or_else(String::new, ToString::to_string)
 }
 
-/// An error and its causes. [`io::Error`] passes over what it wraps when it is asked for its source.
+/// Returns an error and its causes. [`io::Error`] skips the error that it wraps when its `source` is called.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| {
         let error: &'a (dyn Error + 'static) = *error;

@@ -1,9 +1,9 @@
 //! One polite fetch: step 4 of a feed's life, from a job to what its report says. `way` walks from request to request,
 //! `ask` makes each of them.
 //!
-//! The hops of a fetch are asked one after the other, each checked against the address guard and charged to its host;
-//! validators go to the URL that gave them, and to no other. Whatever a server does is an [`Outcome`], never an error.
-//! When the job's own host may be asked was settled before; when to poll next is none of this module's business.
+//! The hops of a fetch are requested one after the other, each checked against the address guard and charged to its
+//! host; validators go to the URL that sent them, and to no other. Whatever a server does is an [`Outcome`], never an
+//! error. When the job's own host may be polled was decided before; when to poll next is not decided in this module.
 
 mod ask;
 mod fetched;

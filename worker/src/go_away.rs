@@ -1,7 +1,7 @@
 //! Looks for the reason of HTTP/2's GOAWAY in what a connection receives.
 //!
-//! A server that is asked too much says so in that frame (`ENHANCE_YOUR_CALM`) and closes. The HTTP library tells the requests
-//! that the server had begun to answer only that the connection broke.
+//! A server that gets too many requests says so in that frame (`ENHANCE_YOUR_CALM`) and closes. For the requests that
+//! the server had begun to answer, the HTTP library reports only that the connection broke.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -66,9 +66,9 @@ pub fn has_retry_after(headers: &HeaderMap) -> bool {
     headers.contains_key(header::RETRY_AFTER)
 }
 
-/// When a server wants to be asked again (RFC 9110, section 10.2.3): seconds, or an HTTP date, which is read against the
-/// server's own `Date` so that a wrong clock over there does no harm. Garbage, zero and the past are `None`; huge values
-/// saturate; of several fields the latest time counts.
+/// Returns when a server accepts the next request (RFC 9110, section 10.2.3): seconds, or an HTTP date, which is read
+/// against the server's own `Date` so that a wrong clock over there does no harm. Garbage, zero and the past are
+/// `None`; huge values saturate; of several fields the latest time counts.
 pub fn retry_after(headers: &HeaderMap, received: Timestamp) -> Option<Timestamp> {
     let values = headers.get_all(header::RETRY_AFTER).iter().filter_map(|value| value.to_str().ok());
     let delays = values.filter_map(|text| match seconds_rounded_up(text) {

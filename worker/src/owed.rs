@@ -14,8 +14,8 @@ use crate::poll::{PendingRelease, Poller};
 const MOST: usize = 10_000;
 /// How often the gate is tried.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long something stays owed at least. An acquire that is still on its way to the server must not arrive after its
-/// release: by then the gate refuses it as too late, if the clocks agree to within this.
+/// The minimum time that something stays owed. An acquire that is still in transit must not arrive after its release:
+/// by then the gate refuses it as too late, if the clocks agree to within this.
 const REST: Duration = Duration::from_secs(2);
 
 /// A bounded queue of what is owed to the gate.

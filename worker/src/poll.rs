@@ -41,7 +41,7 @@ pub struct Poller {
     pub metrics: Arc<Metrics>,
     /// Opens logins.
     pub secrets: Arc<Keyring>,
-    /// Nothing is asked while our clock is off: gaps and holds would mean nothing.
+    /// No request is sent while our clock is off: gaps and holds would mean nothing.
     pub watch: ClockWatch,
     /// Names its acquires.
     pub nonces: Nonces,
@@ -67,7 +67,7 @@ pub struct PendingRelease {
     permit: Permit,
     /// The version counts as reported.
     reported: bool,
-    /// A hold that the gate did not take yet. The place at the host is released after it.
+    /// A hold that the gate did not take yet. The slot at the host is released after it.
     hold: Option<(HostKey, Timestamp)>,
     /// When the request left, and its host's gap.
     last_start: Option<(Instant, Duration)>,
@@ -159,8 +159,9 @@ impl Poller {
         }
     }
 
-    /// Reads what a hub delivered. No host is asked, and the gate is not needed. A delivery that kills its worker comes again to
-    /// others only until the job expires: then the scheduler has the feed polled instead, which the gate guards.
+    /// Reads what a hub delivered. No request is sent, and the gate is not needed. A delivery that kills its worker is
+    /// redelivered to others only until the job expires: then the scheduler has the feed polled instead, which the gate
+    /// guards.
     async fn read_pushed(&self, job: &FetchJob, pushed: &PushedBody) -> Polled {
         let started = self.clock.now();
         let fetched = match started > job.expires {
@@ -181,21 +182,21 @@ impl Poller {
         Polled::Report(Box::new(report(job, now, deferred)), None)
     }
 
-    /// Returns a report that has the feed come again after this time, and frees its place at the host.
+    /// Returns a report that makes the feed due again after this time, and frees its slot at the host.
     pub(crate) async fn put_off(&self, job: &FetchJob, by: Duration) -> Box<FetchReport> {
         let now = self.clock.now();
         self.give_up_ticket(job, now).await;
         Box::new(report(job, now, Fetched::unasked(Outcome::Deferred { until: now.after(by) })))
     }
 
-    /// Frees the place at the host now; when the gate does not answer, it is free when the job expires.
+    /// Frees the slot at the host now; when the gate does not answer, it is free when the job expires.
     async fn give_up_ticket(&self, job: &FetchJob, now: Timestamp) {
         if let Err(error) = self.gate.cancel(&job.host, job.ticket, now).await {
             tracing::debug!(feed = %job.feed, error = &error as &dyn std::error::Error, "a ticket could not be cancelled; it expires");
         }
     }
 
-    /// Nothing is asked, and nothing is held against the feed.
+    /// No request is sent, and nothing counts against the feed.
     async fn defer_without_key(&self, job: &FetchJob, error: &SecretError, now: Timestamp) -> Polled {
         let unreadable = &self.metrics.unreadable_credentials;
         if unreadable.get() == 0 {
@@ -219,14 +220,14 @@ impl Poller {
         let rules = self.rules.get();
         let limits = rules.limits_of(&job.host);
         let (gate, clock) = (&*self.gate, &*self.clock);
-        // A fetch that waited for a host here would keep others from being fetched, and its own host from being asked.
+        // A fetch that waited for a host here would delay other fetches, and other requests to its own host.
         let patience = Duration::ZERO;
         let hops = Hops { gate, rules: &rules, clock, permit: &permit, deadline, login, patience };
         let in_flight = InFlight::count(&self.metrics);
         let fetched = self.fetcher.fetch(job, &hops).await;
         drop(in_flight);
         self.metrics.slow_parses.inc_by(fetched.slow_parses);
-        // Before the place at the host is given back: the next request must find the hold.
+        // Before the slot at the host is released: the next request must find the hold.
         let mut hold = None;
         let rest = fetched.outcome.rest().or_else(|| fetched.limited_until.map(Some));
         if let Some(until) = rest {
@@ -246,8 +247,9 @@ impl Poller {
         Polled::Report(Box::new(report(job, started, fetched)), Some(held))
     }
 
-    /// Releases what the gate gave, after the report is safe, and after any hold that it still has to learn of. While our
-    /// clock is off it ends by itself: the gate would take the host's other places, and its hold, for past.
+    /// Releases what the gate granted, after the report is safe, and after any hold that the gate does not know yet.
+    /// While our clock is off it expires instead: the gate would take the host's other slots, and its hold, for
+    /// expired.
     ///
     /// The version is remembered, unless it was deferred, for two leases: while reports cannot be stored, the lease of a
     /// feed that was fetched long ago ends and the feed is claimed again.

@@ -18,7 +18,7 @@ use url::Url;
 /// The hops of one fetch so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chain {
-    /// Every URL of it; the last one is to be asked next. Never empty.
+    /// Every URL of it; the last one is to be requested next. Never empty.
     visited: Vec<FeedUrl>,
     /// Where the unbroken permanent prefix leads, once there was a permanent redirect.
     moved_to: Option<FeedUrl>,
@@ -84,7 +84,7 @@ impl Chain {
         }
     }
 
-    /// The URL to be asked next.
+    /// Returns the URL to request next.
     pub fn current(&self) -> &FeedUrl {
         // `visited` starts with one URL and only grows
         &self.visited[self.visited.len() - 1]
@@ -110,7 +110,7 @@ impl Chain {
         self.visited.len() == 1
     }
 
-    /// Did an answer lead here that speaks of ActivityStreams? Then these are asked for.
+    /// Returns whether an answer that speaks of ActivityStreams led here: then the request accepts these.
     pub fn asks_for_activities(&self) -> bool {
         self.leads > 0
     }
@@ -135,7 +135,7 @@ impl Chain {
         self.permanent
     }
 
-    /// Goes on to where a redirect points.
+    /// Continues where a redirect points.
     pub fn follow(&mut self, status: StatusCode, headers: &HeaderMap, max: usize) -> Result<(), RedirectError> {
         let location = headers.get(header::LOCATION).ok_or(RedirectError::Nowhere(status))?;
         let current = self.current().as_url();
@@ -158,7 +158,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Goes on to where an answer says that the posts are. False: too far, or back to where it came from.
+    /// Continues where an answer says that the posts are. False: too far, or back to where it came from.
     pub(crate) fn lead_to(&mut self, link: &str, about: About) -> bool {
         let Some(target) = self.current().as_url().join(link).ok().and_then(|url| fetchable(url).ok()) else {
             return false;
@@ -225,8 +225,8 @@ impl Chain {
     /// Bytes of a way that are kept. A longer one would be gone again from its start, and interrupted at the same place.
     const MAX_WAY: usize = 32 * 1024;
 
-    /// What the next fetch of the feed needs to go on from here instead of asking the first hosts again. `None` when there is
-    /// nothing to spare; `Err` when it is too much. `at` is when the chain was interrupted first.
+    /// Returns what the next fetch of the feed needs to continue from here instead of requesting the first hosts again.
+    /// `None` when there is nothing to spare; `Err` when it is too much. `at` is when the chain was interrupted first.
     pub fn detour(&self, at: Timestamp) -> Result<Option<Detour>, RedirectError> {
         if self.is_at_start() && self.probe.is_none() {
             return Ok(None);

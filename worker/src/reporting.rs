@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// A report with entries of so many bytes, each of which JSON doubles.
+    /// Returns a report with entries of these numbers of bytes, each of which JSON doubles.
     fn report(feed: i64, contents: &[usize], titles: usize) -> FetchReport {
         let entry = |bytes: &usize| Entry {
             content: Some("\"".repeat(*bytes)),

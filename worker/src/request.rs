@@ -15,8 +15,8 @@ use crate::headers::{MAX_VALIDATOR_BYTES, to_value};
 const ACCEPT: &str = "application/atom+xml, application/rss+xml, application/feed+json, application/rdf+xml;q=0.9, \
                       application/xml;q=0.8, text/xml;q=0.8, application/json;q=0.7, */*;q=0.1";
 
-/// What an actor's document, its outbox and that one's pages are asked for. Never what a feed is asked for: sites that have
-/// both under one URL would answer with the wrong one.
+/// The `Accept` for an actor's document, its outbox and the pages of that. Never sent for a feed: sites that have both
+/// under one URL would answer with the wrong one.
 const ACCEPT_ACTIVITIES: &str =
     "application/activity+json, application/ld+json; profile=\"https://www.w3.org/ns/activitystreams\"";
 

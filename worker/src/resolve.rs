@@ -36,8 +36,8 @@ pub(crate) enum Unresolved {
 pub(crate) struct Resolver(TokioResolver);
 
 impl Resolver {
-    /// Asks `name_servers`, or the machine's own when there are none. `hosts` (in the format of `/etc/hosts`) answer
-    /// without being asked for.
+    /// Queries `name_servers`, or the machine's own when there are none. `hosts` (in the format of `/etc/hosts`) answer
+    /// without a query.
     pub(crate) fn new(name_servers: &[SocketAddr], timeout: Duration, hosts: &str) -> Result<Self, NetError> {
         let (config, mut options) = match name_servers {
             [] => hickory_resolver::system_conf::read_system_conf().unwrap_or_else(|error| {
@@ -82,9 +82,9 @@ impl Resolver {
     }
 }
 
-/// The name as it is asked: with its final dot, or else it would be tried below each of the machine's search domains first.
-/// The host of a URL is ASCII already. Its labels are taken as they are, because names with underscores and leading hyphens
-/// exist although no standard allows them for hosts.
+/// Returns the name as it is queried: with its final dot, or else it would be tried below each of the machine's search
+/// domains first. The host of a URL is ASCII already. Its labels are taken as they are, because names with underscores
+/// and leading hyphens exist although no standard allows them for hosts.
 fn absolute(host: &str) -> Option<Name> {
     let mut name = Name::from_labels(host.strip_suffix('.').unwrap_or(host).split('.').map(str::as_bytes)).ok()?;
     name.set_fqdn(true);

@@ -17,7 +17,7 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Returns once the gate was asked: before that nobody may be asked by what may be older rules.
+    /// Returns once the rules were read from the gate: before that no request may be sent by rules that may be older.
     pub(crate) async fn begin(&mut self, poller: &Poller, stop: &CancellationToken) {
         while !self.asked && !stop.is_cancelled() {
             self.look(poller).await;

@@ -1,4 +1,4 @@
-//! The worker's loop: takes as many jobs as it has free places, works them side by side, has their reports published in
+//! The worker's loop: takes as many jobs as it has free slots, works them side by side, has their reports published in
 //! batches (`reporting`), and acknowledges a message once every report of it is safe.
 
 use std::pin::pin;
@@ -33,7 +33,7 @@ pub struct Worker {
     pub reports: Arc<dyn Queue<FetchReport>>,
 }
 
-/// How long to wait before a queue that failed is asked again.
+/// How long to wait before a queue that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// A part of the worker stopped before the shutdown: the process can do no more work and must exit.
@@ -148,7 +148,7 @@ struct Crew {
 }
 
 impl Crew {
-    /// Starts the jobs of a message side by side, each in a place of its own, and returns when the last has its place. A
+    /// Starts the jobs of a message side by side, each in a separate slot, and returns when the last has its slot. A
     /// feed that killed its worker before is kept apart by the gate's count, whichever message it comes in.
     async fn start(&self, delivery: Delivery<FetchJob>, place: OwnedSemaphorePermit, messages: &TaskTracker) {
         let (jobs, receipt) = delivery.into_parts();
@@ -270,8 +270,8 @@ impl Crew {
 /// How long a suspect waits for others before it.
 const SUSPECT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often the gate is told of a report that waits for the queue. Far less than the rest of a token's life after a fetch that
-/// took all of its time.
+/// How often the gate is reminded of a report that waits for the queue. Far less than the rest of a token's life after
+/// a fetch that took all of its time.
 const REMIND_EVERY: Duration = Duration::from_secs(2);
 
 /// When a suspect that waited without success comes again: not all of them at the same moment.

@@ -14,7 +14,7 @@ pub(crate) struct Searched(HashMap<String, Timestamp>);
 impl Searched {
     /// How many sites are kept; the oldest go first.
     const LIMIT: usize = 1024;
-    /// For how long a site is left alone.
+    /// For how long a site is not searched again.
     const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// May the site of this page be looked through now? Remembers that it is.

@@ -25,7 +25,7 @@ fn is_shortage(errno: Errno) -> bool {
 }
 
 /// The system reports a lack of ports and a lack of any address of the family (IPv6 in many containers) by the same
-/// error. In the first case a datagram socket, which has ports of its own, can still be connected.
+/// error. In the first case a datagram socket, which uses separate ports, can still be connected.
 fn has_source_for(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),

@@ -9,7 +9,7 @@ use http::{Response, Version};
 /// One request and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// What was asked for.
+    /// The requested URL.
     pub url: FeedUrl,
     /// The request's fields, in the order in which they were made; `Host` is added on the way.
     pub request: Vec<Field>,

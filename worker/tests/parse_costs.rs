@@ -44,7 +44,7 @@ fn nested(name: &str, bytes: usize) -> Vec<u8> {
     rss(&format!("<item>{}{}</item>", format!("<{name}>").repeat(times), format!("</{name}>").repeat(times)))
 }
 
-/// Items with so many of each detail that Podcasting 2.0 lists.
+/// Items with this number of each detail that Podcasting 2.0 lists.
 fn podcast(items: usize, times: usize) -> Vec<u8> {
     let each = "<p:person>a</p:person><p:transcript url='/a'/><p:soundbite startTime='1' duration='1'/><category>a</category>\
         <p:alternateEnclosure><p:source uri='/a'/><p:source uri='/b'/></p:alternateEnclosure><media:thumbnail url='/a'/>";
@@ -194,7 +194,7 @@ fn a_child_reads_one_document_and_tells_what_it_cost() {
 fn hostile_documents_cost_little_and_reach_nothing() {
     let folder = std::env::temp_dir().join(format!("feedfleet-costs-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    // Whoever opens a pipe for reading waits for a writer, and is killed while it does.
+    // A process that opens a pipe for reading waits for a writer, and is killed while it does.
     let pipe = folder.join("secret");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -235,7 +235,8 @@ const PAGE: usize = if cfg!(debug_assertions) { 150_000 } else { 7_900_000 };
 /// Processor time of each: a second for 20 MB. Small ones may cost more for their size, and everything without optimisation.
 const LONGEST_OF_LARGE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 5 } else { 1 });
 
-/// The cost of reading a document, and of looking for the feeds that it announces, as a fetch does with what is no feed.
+/// The cost of reading a document, and of looking for the feeds that it announces, as a fetch does with a document that
+/// is not a feed.
 fn cost(document: &str) -> Duration {
     let url = "https://example.org/feed".parse().unwrap();
     let begun = processor_time();

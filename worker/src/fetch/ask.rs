@@ -34,8 +34,8 @@ use crate::request;
 use crate::trace::{self, Exchange};
 
 impl Fetch<'_> {
-    /// Charges the hop to its host, if that may be asked now or within the fetch's patience. Returns the extra permit, if the
-    /// job's own does not cover the hop; `Err`: not in this fetch, but at that time.
+    /// Charges the hop to its host, if the host may be requested now or within the fetch's patience. Returns the extra
+    /// permit, if the job's own does not cover the hop; `Err`: not in this fetch, but at that time.
     pub(super) async fn admission(&mut self, url: &FeedUrl) -> Result<Option<Permit>, Timestamp> {
         let policy = self.hops.rules.for_url(url.as_url());
         let before = self.fetched.last_host.clone();
@@ -87,7 +87,8 @@ impl Fetch<'_> {
         now.after(GATE_RETRY)
     }
 
-    /// Puts the job off until its host is free, at that time as far as is known; the next fetch goes on where this one stopped.
+    /// Puts the job off until its host is free, at that time as far as is known; the next fetch continues where this
+    /// one stopped.
     pub(super) fn interrupt(&mut self, until: Timestamp) -> Outcome {
         self.forget_answer();
         match self.chain.detour(self.interrupted.unwrap_or(self.hops.clock.now())) {
@@ -211,7 +212,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// Counts the request with its domain, where no rule says how the host is asked.
+    /// Counts the request with its domain, where no rule covers the host.
     fn domain(&self, url: &FeedUrl) -> Result<Option<InFlight>, Busy> {
         match (self.hops.rules.rule_for(url.as_url()), url.as_url().domain()) {
             (None, Some(name)) => self.shared.client.enter_domain(name),
@@ -237,8 +238,8 @@ impl Fetch<'_> {
         Failure::blocked(by).into()
     }
 
-    /// Who answered with a failing status in place of the site, by the page that came with it. A page that cannot be read
-    /// in time, or is too large for such a page, tells nothing.
+    /// Returns who answered with a failing status in place of the site, by the page in the response. `None` for a page
+    /// that cannot be read in time, or is too large for such a page.
     async fn blocked_by(&mut self, head: &Parts, outcome: &Outcome, incoming: Incoming) -> Option<Blocker> {
         if outcome.failure().is_none() || !blocked::may_block(head) {
             return None;
@@ -253,7 +254,7 @@ impl Fetch<'_> {
         blocked::by_page(&page)
     }
 
-    /// Whoever is refused at the end of redirects should know that nobody said there who asks.
+    /// A person whose feed is refused at the end of redirects should learn that the credentials were not sent there.
     fn without_login(&self, url: &FeedUrl, mut outcome: Outcome) -> Outcome {
         let withheld = self.hops.login.is_some() && !url.has_origin_of(&self.job.url);
         if let (true, Outcome::Failed { detail, .. }) = (withheld, &mut outcome) {
@@ -372,8 +373,9 @@ impl Fetch<'_> {
     }
 }
 
-/// Decodes and parses on a thread of its own, one of a few: that bounds memory and leaves the network its share. Returns also
-/// whether it took longer than it should; `None` if no thread was free by `longest_wait`, which is never the feed's fault.
+/// Decodes and parses on a separate thread, one of a few: that bounds memory and leaves the network its share. Returns
+/// also whether it took longer than it should; `None` if no thread was free by `longest_wait`, which is never the
+/// feed's fault.
 pub(super) async fn read_apart(
     shared: &Shared,
     feed: FeedId,

@@ -26,9 +26,9 @@ pub struct Hops<'a> {
     pub permit: &'a Permit,
     /// When that permit ends: the life of further ones.
     pub deadline: Timestamp,
-    /// What the job's feed is asked with, at its own origin alone.
+    /// The credentials of the job's feed, sent to its own origin alone.
     pub login: Option<&'a Login>,
-    /// How long a redirect may wait within the fetch until its host may be asked.
+    /// How long a redirect may wait within the fetch until its host is free.
     pub patience: Duration,
 }
 
@@ -49,7 +49,7 @@ pub struct Fetched {
     pub fresh_for: Option<Duration>,
     /// Where the unbroken permanent prefix of the redirects led, if a good answer was at the end of them.
     pub moved_to: Option<FeedUrl>,
-    /// Who was asked last: whom a throttling outcome speaks of.
+    /// The host of the last request: a throttling outcome applies to it.
     pub last_host: Option<HostKey>,
     /// When the last request went out, after its host's name was resolved and the connection stood: a host's gap should
     /// be counted from here.
@@ -60,9 +60,9 @@ pub struct Fetched {
     pub announced: Vec<AnnouncedFeed>,
     /// What a HEAD came to, or would have come to.
     pub probe: Option<Probe>,
-    /// When the last server wants to be asked again, unless the outcome says it.
+    /// When the last server accepts the next request, unless the outcome says it.
     pub retry_after: Option<Timestamp>,
-    /// When the last server's hosts may be asked again, if its own limit of requests is used up.
+    /// When the last server's hosts may be polled again, if its own limit of requests is used up.
     pub limited_until: Option<Timestamp>,
     /// Who answered in place of the site.
     pub blocked_by: Option<Blocker>,
@@ -73,7 +73,7 @@ pub struct Fetched {
     pub wants_signature: bool,
     /// The permanent URL of what was read, by the document's own word.
     pub permanent_url: Option<FeedUrl>,
-    /// Of a fetch that was put off: where it goes on.
+    /// Of a fetch that was put off: where it continues.
     pub detour: Option<Detour>,
     /// Bodies whose parsing took longer than it should.
     pub slow_parses: u64,

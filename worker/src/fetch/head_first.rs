@@ -15,8 +15,8 @@ use crate::headers;
 use crate::request;
 
 impl Fetch<'_> {
-    /// With what this URL is asked. HEAD only where a body and its validators are known, where the job or the host's rule
-    /// wants it, and where the host's gap leaves the time to ask again within this fetch.
+    /// Returns the method for this URL. HEAD only where a body and its validators are known, where the job or the
+    /// host's rule wants it, and where the host's gap leaves the time for another request within this fetch.
     pub(super) fn method(&self, url: &FeedUrl, fields: &mut HeaderMap) -> Method {
         let rule = self.hops.rules.rule_for(url.as_url());
         let limits = self.hops.rules.limits(rule);

@@ -53,7 +53,7 @@ pub(super) struct Fetch<'a> {
     pub(super) is_bare_page: bool,
     /// How long a hop may wait for its host.
     pub(super) patience: Duration,
-    /// The host that is searched for a feed: nobody else is asked meanwhile.
+    /// The host that is searched for a feed: no other host gets a request meanwhile.
     pub(super) search: Option<HostKey>,
 }
 
@@ -149,7 +149,7 @@ impl Fetch<'_> {
                     let found = AnnouncedFeed { url, media_type: String::new(), title: document.title };
                     return self.back_at(Fetched { announced: vec![found], ..page }, page_outcome);
                 }
-                // enough was asked of this host
+                // this host got enough requests
                 outcome @ Outcome::Throttled { .. } => return outcome,
                 Outcome::Deferred { .. } => break,
                 _ => {}
@@ -158,14 +158,14 @@ impl Fetch<'_> {
         self.back_at(page, page_outcome)
     }
 
-    /// The report speaks of the page; of what was asked after it, only when and how much.
+    /// The report is about the page. Of the later requests it says only when they were and how much they took.
     fn back_at(&mut self, page: Fetched, outcome: Outcome) -> Outcome {
         let Fetched { last_host, last_sent, duration, wire_bytes, .. } = self.fetched.clone();
         self.fetched = Fetched { last_host, last_sent, duration, wire_bytes, ..page };
         outcome
     }
 
-    /// Goes on to where an answer says that the posts are.
+    /// Continues where an answer says that the posts are.
     fn follow(&mut self, lead: Lead) -> bool {
         // The feed of an actor's page is the actor's own: the document says who it is.
         let current = self.chain.current();

@@ -6,7 +6,7 @@
 
 use chrono::{DateTime, Duration, NaiveDate, NaiveTime, Utc};
 
-/// Longer texts are no dates.
+/// Longer texts are not dates.
 const MAX_BYTES: usize = 100;
 
 /// 1000-01-01T00:00:00Z, and the last second of 9999.

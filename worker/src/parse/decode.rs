@@ -13,7 +13,7 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use super::codepages::CodePage;
 
-/// An XML declaration ends within so many bytes, if there is one.
+/// An XML declaration ends within this number of bytes, if there is one.
 const DECLARATION_WINDOW: usize = 4 * 1024;
 
 /// Returns a document's text, whatever it says about its encoding. Never fails: what fits nothing is read as Windows-1252,

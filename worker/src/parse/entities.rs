@@ -16,7 +16,7 @@ pub(super) fn character(name: &str) -> Option<char> {
     }
 }
 
-/// The character that a numeric reference stands for, `#65` or `#x41`; `None` for what is no number of a character.
+/// Returns the character of a numeric reference, `#65` or `#x41`; `None` if the number is not that of a character.
 pub(super) fn number(reference: &str) -> Option<char> {
     let number = reference.strip_prefix('#')?;
     let parsed = match number.strip_prefix(['x', 'X']) {

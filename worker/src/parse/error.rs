@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// Why bytes are no feed. The texts are single lines for people.
+/// Why bytes are not a valid feed. The texts are single lines for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// Something else: a page, an empty file.

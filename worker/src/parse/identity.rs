@@ -1,7 +1,7 @@
 //! Ids that stay what they are: of entries that share one with others, and of those that no longer do.
 //!
 //! **Equal ids inside one document.** Some feeds give every item the same guid, others list an entry twice. Among the
-//! entries of one id the first of link, title, date and content that is not the same for all of them tells which are
+//! entries of one id the first of link, title, date and content that is not the same for all of them shows which are
 //! different: each of those gets an id made of the common one and a hash of that field, whatever the order; of entries
 //! that are equal in it the first is kept.
 //!
@@ -15,7 +15,7 @@ use common::entry::{Entry, Fingerprint};
 use common::known::KnownEntries;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What tells two entries of one id apart, in the order of trust.
+/// The fields that distinguish two entries of one id, in the order of trust.
 const DISTINCTIONS: [fn(&Entry) -> String; 4] = [
     |entry| entry.url.clone().unwrap_or_default(),
     |entry| entry.title.clone().unwrap_or_default(),
@@ -96,8 +96,8 @@ pub(crate) fn steady(entries: &mut [Entry], known: &KnownEntries) {
         if !is_known(&id) || taken.contains(&id) {
             continue;
         }
-        // One may have been alone with the id: the one that reads as it did then. To guess at one that was edited meanwhile
-        // could make a new entry look like an edit, and nobody would be told of it.
+        // One may have been alone with the id: the one that reads as it did then. A guess at one that was edited
+        // meanwhile could make a new entry look like an edit, and no event would announce it.
         let as_before = |at: &usize| known.contains(Entry { id: id.clone(), ..entries[*at].clone() }.fingerprint());
         if let Some(at) = places.into_iter().find(as_before) {
             entries[at].id = id;

@@ -1,7 +1,7 @@
 //! JSON Feed 1.0 and 1.1, read with patience: a field of another type than the specification's is taken for what it
 //! means (a number as an id) or left out, and never costs the feed.
 //!
-//! Nesting is no danger: unknown values are skipped without recursion, and known ones nest to a fixed depth.
+//! Nesting is harmless: unknown values are skipped without recursion, and known ones nest to a fixed depth.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -75,7 +75,7 @@ fn draft(feed: JsonFeed, limits: &ParseLimits) -> Result<Draft<'static>, ParseEr
     })
 }
 
-/// Does a text that is no JSON look as if it had been meant as a JSON Feed?
+/// Returns whether a text that is not JSON looks as if it had been meant as a JSON Feed.
 pub(super) fn claims_to_be_a_feed(text: &str) -> bool {
     text[..text.floor_char_boundary(4 * 1024)].contains("jsonfeed.org")
 }

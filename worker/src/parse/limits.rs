@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::watch;
 
-/// What one document may cost. The number of its bytes is limited by whoever reads them.
+/// What one document may cost. The code that reads the bytes limits their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseLimits {
     /// Entries that are read; further ones are left out.

@@ -1,7 +1,8 @@
 //! Links: made absolute, and found in the text of entries.
 //!
-//! Whoever writes the document chooses the base as well as the links, so that a document of links of one letter below a
-//! base of 8 KB could become a thousand times its size: what resolving adds has a budget, and links beyond it are left out.
+//! The author of the document chooses the base as well as the links, so that a document of links of one letter below a
+//! base of 8 KB could become a thousand times its size: what resolving adds has a budget, and links beyond it are left
+//! out.
 
 use std::borrow::Cow;
 use std::rc::Rc;

@@ -17,8 +17,8 @@
 //! A further kind of feed is a module that makes a `draft::Draft`, and an arm in `read`. Documents that are neither XML nor
 //! JSON Feed go to `kinds` last, so that it costs ordinary feeds nothing.
 //!
-//! Deliberately not here: sanitising of HTML (whoever shows content does that), feeds that pages announce, and what to do
-//! about the hints.
+//! Deliberately not here: sanitising of HTML (the code that shows content does that), feeds that pages announce, and
+//! what to do about the hints.
 
 mod codepages;
 mod dates;
@@ -62,7 +62,7 @@ use xml::Refusal;
 pub const PARSER_VERSION: u64 = 4;
 
 /// Reads a feed of any kind. `content_type` is the answer's header field, `base_url` the URL after redirects that
-/// relative links are resolved against (one that is no URL resolves nothing).
+/// relative links are resolved against (an invalid one resolves nothing).
 pub fn parse(
     bytes: &[u8],
     content_type: Option<&str>,
@@ -94,7 +94,7 @@ pub(crate) fn page(bytes: &[u8], content_type: Option<&str>, url: &str, limits: 
     catch_unwind(AssertUnwindSafe(whole)).unwrap_or_default()
 }
 
-/// Where a document that is no feed says that its posts are.
+/// Returns where a document that is not a feed says that its posts are.
 pub(crate) fn lead(bytes: &[u8], limits: &ParseLimits) -> Option<Lead> {
     let whole = || if limits.is_late() { None } else { kinds::activity::lead(&text_of(bytes, None)) };
     catch_unwind(AssertUnwindSafe(whole)).unwrap_or_default()
@@ -170,7 +170,7 @@ fn read(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<ParsedFe
     let mended = if is_json { repair::json::mended(text, limits) } else { repair::mended(text, limits) };
     let Some(Mended { text, truncated }) = mended else { return Err(error) };
     match once(&text) {
-        // What is left of a broken document may be nothing, which is no feed without entries.
+        // Repair may leave nothing of a broken document: that is not a feed without entries.
         Ok(feed) if feed.title.is_some() || feed.link.is_some() || !feed.entries.is_empty() => {
             Ok(ParsedFeed { repaired: true, truncated, ..feed })
         }

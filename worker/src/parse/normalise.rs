@@ -1,8 +1,8 @@
 //! From what an engine read to what may be reported: within limits, with absolute links and stable identities.
 //!
 //! **Identity.** An entry's id is its guid or id; without one its link; without that a hash of title and date; without
-//! those a hash of its content. Ids beyond [`MAX_ID_BYTES`] are replaced by their hash. Nothing random, nothing positional:
-//! the same entry has the same id at every poll, wherever it stands in the document.
+//! those a hash of its content. Ids beyond [`MAX_ID_BYTES`] are replaced by their hash. Nothing random, nothing
+//! positional: the same entry has the same id at every poll, wherever it is in the document.
 
 mod bounds;
 mod details;

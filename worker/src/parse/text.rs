@@ -1,7 +1,8 @@
 //! Texts of publishers made fit to store: no characters that databases refuse, no more bytes than allowed, and titles as
 //! plain text.
 //!
-//! Deliberately not here: sanitising of HTML. Content stays as the publisher wrote it; whoever shows it must sanitise.
+//! Deliberately not here: sanitising of HTML. Content stays as the publisher wrote it; the code that shows it must
+//! sanitise.
 
 use std::borrow::Cow;
 
@@ -178,7 +179,7 @@ pub(super) fn resolved(raw: &str) -> Cow<'_, str> {
         if consumed == 0 {
             text.push('&');
         }
-        // What is no reference begins with an ampersand all the same.
+        // An invalid reference also begins with an ampersand.
         rest = &rest[consumed.max(1)..];
     }
     text.push_str(rest);

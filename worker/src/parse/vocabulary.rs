@@ -202,7 +202,7 @@ pub(super) enum Detail {
     Funding,
     Medium,
     UpdateFrequency,
-    /// Any other element of a namespace of its own.
+    /// Any other element of a specific namespace.
     Extension,
 }
 
@@ -256,7 +256,7 @@ pub(super) fn word(space: Space, local_name: &str) -> Word {
         // Dublin Core's creator is a name, where RSS' author is an address.
         (Element::Author, "creator") => 0,
         (Element::Published, "created") => 4,
-        // a page of its own inside of an item
+        // a whole page inside of an item
         (Element::Content, "body") if space == Space::Feed => 4,
         (Element::Detail(Detail::Subtitle), _) if space == Space::Itunes => 5,
         // who owns a podcast, after who makes it
@@ -266,7 +266,7 @@ pub(super) fn word(space: Space, local_name: &str) -> Word {
     Word { element, rank }
 }
 
-/// Hints have names of their own, and are bound to every address that publishers can think of.
+/// Hints have unique names, and are bound to every address that publishers can think of.
 fn hint(name: &str) -> Element {
     Element::Hint(match name {
         "ttl" => Hint::Ttl,

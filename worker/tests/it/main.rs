@@ -1,5 +1,5 @@
-//! The worker from outside, in one program: fetches against a scripted origin, the parser on whole documents, and mutations
-//! of both. What must be measured in a process of its own is `parse_costs.rs`.
+//! The worker from outside, in one program: fetches against a scripted origin, the parser on whole documents, and
+//! mutations of both. What must be measured in a separate process is `parse_costs.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! What the decoder and the repair mend, a document each: the reason, the document, and what is read in it.
+//! What the decoder and the repair fix, a document each: the reason, the document, and what is read in it.
 
 use worker::parse::{ParseLimits, ParsedFeed, parse};
 

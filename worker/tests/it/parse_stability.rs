@@ -1,5 +1,5 @@
-//! The same entry has the same identity at every poll, whatever its publisher does around it; what tells an old entry
-//! from a new one and from an edited one is what a worker tells by.
+//! The same entry has the same identity at every poll, whatever its publisher does around it; a worker distinguishes
+//! old, new and edited entries by identity.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ fn document(text: &str, base: &str, known: &KnownEntries) -> Document {
 
 const BASE: &str = "https://harbour.example/feed.xml";
 
-/// Items of every sort of identity: a guid, an id that is no address, a link alone, title and date, text alone.
+/// Items of every sort of identity: a guid, an id that is not an address, a link alone, title and date, text alone.
 fn items() -> Vec<(String, String)> {
     (0..12)
         .map(|n| {

@@ -1,8 +1,9 @@
 //! ActivityStreams 2.0: what an actor of the fediverse did, by the collection that its outbox is.
 //!
-//! An actor's own document names its outbox, the outbox its first page, and the page holds the activities: [`lead`] says
-//! where to go on, [`read`] reads what has them. `Create` and bare objects become entries, `Announce` becomes the entry
-//! that it repeats; what else actors do (follow, like, delete) is nothing to read. Of one object the newest word counts.
+//! An actor's own document names its outbox, the outbox its first page, and the page holds the activities: [`lead`]
+//! says where to continue, [`read`] reads what has them. `Create` and bare objects become entries, `Announce` becomes
+//! the entry that it repeats; what else actors do (follow, like, delete) is skipped. Of several activities about one
+//! object the newest counts.
 
 use std::collections::HashSet;
 
@@ -50,7 +51,7 @@ pub(in crate::parse) fn read(text: &str, max_entries: usize) -> Option<Posts> {
     Some(Posts { id: string(&document, "id"), posts: posts.take(max_entries).collect(), ..Posts::default() })
 }
 
-/// Where an actor's document, or a collection in pages, goes on.
+/// Returns where an actor's document, or a collection in pages, continues.
 pub(in crate::parse) fn lead(text: &str) -> Option<Lead> {
     let document = document(text)?;
     if is_one_of(&document, &COLLECTIONS) {

@@ -165,7 +165,7 @@ impl Page {
         if parts.is_empty() {
             return self.date_part(node);
         }
-        // a date, a time and a zone may stand in elements of their own, in any order
+        // a date, a time and a zone may be in separate elements, in any order
         let is_date = |part: &String| part.len() >= 8 && part.as_bytes()[..4].iter().all(u8::is_ascii_digit);
         let (mut date, rest): (Vec<String>, Vec<String>) = parts.into_iter().partition(is_date);
         date.truncate(1);

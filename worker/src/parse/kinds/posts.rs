@@ -122,7 +122,7 @@ fn link(href: String) -> Link<'static> {
 
 /// Values of a JSON document that these readers take apart as a tree; more would cost too much memory.
 const MAX_VALUES: usize = 500_000;
-/// An object takes the memory of so many other values, even with one member: its map has room for several.
+/// An object takes the memory of this number of other values, even with one member: its map has room for several.
 const VALUES_OF_OBJECT: usize = 12;
 
 /// A JSON document as a tree, if it is one and its tree is affordable.

@@ -1,13 +1,14 @@
 //! The second try for JSON: what generators that write JSON by hand get wrong.
 //!
-//! Mends raw control characters inside of strings, halves of surrogate pairs, commas before a closing bracket, and a
+//! Repairs raw control characters inside of strings, halves of surrogate pairs, commas before a closing bracket, and a
 //! document that ends too early: whole items are kept.
 
 use super::Mended;
 use crate::parse::ParseLimits;
 use crate::watch::Watch;
 
-/// The document mended; `None` when it does not look as if it had been meant as a feed, or when its deadline has passed.
+/// Returns the repaired document; `None` when it does not look as if it had been meant as a feed, or when its deadline
+/// has passed.
 pub(in crate::parse) fn mended(text: &str, limits: &ParseLimits) -> Option<Mended> {
     let watch = Watch::new(limits.deadline);
     if crate::parse::json::claims_to_be_a_feed(text) { balanced(text, watch) } else { None }

@@ -1,8 +1,8 @@
 //! The second try: a broken document rewritten into one that is well-formed.
 //!
-//! Runs only when the first try failed, so that a sound document pays nothing for it. What it mends: text before the
-//! document, stray `&` and `<`, undeclared entities, broken attributes, unclosed and crossed tags, HTML written into a feed
-//! without escaping, and a document that ends too early (whole entries are kept).
+//! Runs only when the first try failed, so that a sound document pays nothing for it. It repairs text before the
+//! document, stray `&` and `<`, undeclared entities, broken attributes, unclosed and crossed tags, HTML written into a
+//! feed without escaping, and a document that ends too early (whole entries are kept).
 //!
 //! The result is only a better guess: it passes the reader and its limits like any document.
 
@@ -15,9 +15,9 @@ use crate::watch::Watch;
 use dialect::Dialect;
 use tokens::{Tag, Token};
 
-/// More open elements than this are not mended: the reader would refuse them anyway.
+/// A document with more open elements than this is not repaired: the reader would refuse it anyway.
 const MAX_OPEN: usize = 256;
-/// How much longer than half as much again the mended document may be, in bytes: what needs more is no document.
+/// How much longer than half as much again the repaired document may be, in bytes: what needs more is not a document.
 const MAX_GROWTH: usize = 64 * 1024;
 /// Attributes that are kept of one element.
 const MAX_ATTRIBUTES: usize = 64;
@@ -45,7 +45,7 @@ pub(super) struct Mended {
     pub(super) truncated: bool,
 }
 
-/// The document mended. `None` when it is no feed, or when its deadline has passed.
+/// Returns the repaired document. `None` when it is not a feed, or when its deadline has passed.
 pub(super) fn mended(text: &str, limits: &ParseLimits) -> Option<Mended> {
     let mut rest = &text[feed_position(text)?..];
     let mut watch = Watch::new(limits.deadline);
@@ -82,7 +82,7 @@ struct Open {
 enum Inside {
     /// It is HTML that should have been escaped.
     Html,
-    /// It is XHTML: its text has references of its own.
+    /// It is XHTML: its text contains references.
     Xhtml,
 }
 

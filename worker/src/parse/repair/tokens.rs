@@ -150,7 +150,7 @@ fn push_reference(out: &mut String, text: &str) -> usize {
     let reference = end.map(|end| (&text[1..end], end + 1));
     if let Some((name, length)) = reference {
         if let Some(digits) = name.strip_prefix('#') {
-            // What is no character's number is nothing.
+            // A number that is not a character's is dropped.
             let character = entities::number(name).filter(|character| *character != '\0');
             if character.is_some() || digits.starts_with(|first: char| first.is_ascii_digit() || first == 'x') {
                 out.extend(character.map(|character| format!("&#{};", u32::from(character))));

@@ -44,7 +44,7 @@ impl<'a> Capture<'a> {
     pub(super) fn close(&mut self, depth: usize, tag: &Range<usize>) {
         let is_first = depth == self.depth + 1 && self.children == 1;
         if let Some(wrapper) = self.wrapper.as_mut().filter(|_| is_first) {
-            // An empty element's end has no tag of its own.
+            // An empty element has no separate end tag.
             wrapper.end = tag.start.max(wrapper.start);
         }
     }
@@ -76,8 +76,8 @@ impl<'a> Capture<'a> {
         }
     }
 
-    /// The content, when the element's end tag begins at `ends`. Of XHTML, and of anything that holds elements, the markup
-    /// as written; a lone `div` around XHTML is no part of it (RFC 4287, section 3.1.1.3).
+    /// Returns the content, when the element's end tag begins at `ends`. Of XHTML, and of anything that holds elements,
+    /// the markup as written; a lone `div` around XHTML is left out (RFC 4287, section 3.1.1.3).
     pub(super) fn finish(self, ends: usize, xhtml: bool) -> Captured<'a> {
         if self.children == 0 && !xhtml {
             return Captured { text: self.text, is_markup: false };

@@ -1,4 +1,4 @@
-//! Elements and attributes without a field of their own: kept as they are, as far as a few KB an entry go.
+//! Elements and attributes without a separate field: kept as they are, up to a few KB an entry.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,7 +29,7 @@ impl<'a> Pass<'a, '_> {
         self.hold(Word { element: Element::Detail(Detail::Extension), ..word }, tag, span)
     }
 
-    /// Keeps the attributes of an element of Podcasting 2.0 as an extension if there is one without a field of its own.
+    /// Keeps the attributes of an element of Podcasting 2.0 as an extension if there is one without a separate field.
     pub(super) fn keep_further(&mut self, detail: Detail, tag: &BytesStart<'_>) {
         let fields: &[&str] = match detail {
             Detail::Season | Detail::Episode => &[],

@@ -385,7 +385,7 @@ fn time(text: &str) -> Option<Timestamp> {
     dates::parse(text).map(Timestamp::from_chrono)
 }
 
-/// White space may be anywhere in it; what is no text then is none.
+/// Decodes text with white space anywhere in it; `None` if the result is not text.
 fn from_base64(text: &str) -> Option<String> {
     let packed: String = text.split_whitespace().collect();
     String::from_utf8(STANDARD.decode(packed).ok()?).ok()

@@ -1,7 +1,7 @@
 //! The reader of XML feeds: one pass over the document, in which the limits are kept, and entries and hints are found.
 //!
-//! It stands on quick-xml's events and recurses nowhere. Here is the pass; what an element means at its place is in
-//! `meaning`. Deliberately not here: any repair of what is no XML, and the final form of what was found (`normalise`).
+//! It uses quick-xml's events and recurses nowhere. Here is the pass; what an element means at its place is in
+//! `meaning`. Deliberately not here: any repair of what is not XML, and the final form of what was found (`normalise`).
 
 mod about;
 mod attribute;

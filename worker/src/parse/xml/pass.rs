@@ -64,7 +64,7 @@ pub(super) enum Scope {
     Value,
     /// `podcast:alternateEnclosure`
     Alternate,
-    /// The picture of a feed, whose address is in an element of its own.
+    /// The picture of a feed, whose address is in a separate element.
     Logo,
     /// A person, of an entry or of the feed.
     Person,

@@ -9,6 +9,6 @@ pub(in crate::parse) enum Refusal {
     Late,
     /// Not well-formed.
     Malformed(String),
-    /// The first element is no feed's.
+    /// The first element is not a feed's.
     NotAFeed(String),
 }

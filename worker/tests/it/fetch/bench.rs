@@ -29,7 +29,7 @@ pub(crate) struct Bench {
     pub(crate) gate: MemoryGate,
     pub(crate) rules: HostRules,
     pub(crate) config: FetchConfig,
-    /// What every feed is asked with.
+    /// The credentials of every feed.
     pub(crate) login: Option<Login>,
     feeds: AtomicI64,
 }

@@ -155,7 +155,7 @@ async fn throttled_life(faults: Arc<Faults>) -> usize {
     let struck = faults.struck();
     assert!(matches!(report.outcome, Outcome::Throttled { retry_after: Some(_) }), "{struck:?}: {report:?}");
     assert_eq!(world.origin.request_count(), 1, "{struck:?}");
-    // What was owed to the gate is told, before the place at the host is free.
+    // The gate gets what it was owed before the slot at the host is free.
     stop.cancel();
     tokio::time::timeout(PATIENCE, running).await.expect("the worker stops").unwrap().unwrap();
     assert_eq!(world.gate.held(SystemClock.now()).await.unwrap(), 1, "{struck:?}: the host is held");
@@ -203,7 +203,7 @@ async fn answers_of_the_gate_that_are_lost_again_and_again_quarantine_nobody() {
     }
 }
 
-/// A worker in a runtime of its own, which can be killed.
+/// A worker in a separate runtime, which can be killed.
 struct Victim(Option<tokio::runtime::Runtime>);
 
 impl Victim {
@@ -245,7 +245,7 @@ async fn a_feed_that_kills_its_worker_is_found_and_none_of_forty_innocent_ones_i
     let begun = Instant::now();
     while done.len() + killers.len() <= usize::try_from(INNOCENT).unwrap() {
         assert!(begun.elapsed() < PATIENCE * 2, "{} done, {deaths} deaths", done.len());
-        // Whoever asks for this feed dies of it a moment later.
+        // A worker that requests this feed dies of it a moment later.
         if world.origin.log().iter().filter(|record| record.target() == "/0").count() > deaths {
             deaths += 1;
             tokio::time::sleep(Duration::from_millis(300)).await;

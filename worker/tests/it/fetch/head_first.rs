@@ -1,4 +1,4 @@
-//! P44: HEAD before GET where the job or the host's rule wants it, and what a report tells of it.
+//! P44: HEAD before GET where the job or the host's rule wants it, and what a report says about it.
 
 use std::time::{Duration, Instant};
 

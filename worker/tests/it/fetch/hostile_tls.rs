@@ -75,7 +75,7 @@ fn kinds() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
     ]
 }
 
-/// Speaks HTTP/2 of this kind to whoever connects; gives the port.
+/// Speaks HTTP/2 of this kind to every client; returns the port.
 async fn hostile(mut config: ServerConfig, once: Vec<u8>, again: Vec<u8>) -> u16 {
     config.alpn_protocols = vec![b"h2".to_vec()];
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,5 +1,5 @@
-//! Feeds that are neither XML nor JSON Feed, through the whole parser. Each document beside this file says, or is told of
-//! below, why it is there.
+//! Feeds that are neither XML nor JSON Feed, through the whole parser. Each document beside this file says why it is
+//! there, or a comment below does.
 
 mod hfeed;
 mod rss_json;

@@ -1,4 +1,4 @@
-//! Feeds as today's publishers write them, each read whole.
+//! Feeds as today's publishers write them, each read in full.
 //!
 //! NAME.xml is of our own writing, after the publisher's documentation. NAME.json is what `feedfleet parse --json` prints of
 //! it with `--base https://NAME.example/feed`, and was read through by a person: every field that the document has is there, or it is one that nobody
