@@ -1,5 +1,5 @@
-//! `feedfleet feed add`: adds feeds, and reports the results of their first polls. The fleet does the asking: a second request
-//! from here, outside of its hosts' pace, would be one too many.
+//! `feedfleet feed add`: adds feeds, and reports the results of their first polls. The fleet sends the requests: a
+//! second request from here would ignore the pace of its hosts.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(crate) struct AddArgs {
 /// Enough for a page whose site is looked through for a feed, a request a second.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Runs it. Each URL is tried, whatever became of the others.
+/// Runs it. Each URL is tried, whatever the outcome of the others.
 pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.client)?;
     let (mut added, mut failed) = (Vec::new(), false);

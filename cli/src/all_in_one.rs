@@ -51,7 +51,7 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
     let fleet = Fleet::open(config).await?;
     let listener = bind(fleet.config.api.listen).await?;
     let ops = fleet.ops();
-    // Nobody else knows of it yet.
+    // No other code has a reference to it yet.
     let _ = ops.config_source.set(source);
 
     let seen = ops.store.latest_seq().await?;
@@ -136,7 +136,7 @@ impl Fleet {
         };
         let backends = Backends { store, schedule, gate, jobs, reports };
         let scheduler = Arc::new(Scheduler::new(&backends, &config, &metrics, &clock));
-        // Nobody else knows of it yet.
+        // No other code has a reference to it yet.
         let _ = scheduler.ops.sender.set(backends::sender(&config, &clock)?);
         scheduler.boot().await?;
         Ok(Fleet { config, backends, scheduler, worker: Arc::new(worker), links })

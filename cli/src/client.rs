@@ -73,7 +73,7 @@ pub(crate) struct NoAnswer {
     source: Option<reqwest::Error>,
 }
 
-/// Is asking again likely to help?
+/// Returns whether a retry is likely to help.
 pub(crate) fn passes(error: &anyhow::Error) -> bool {
     let refused = error.downcast_ref::<Refused>();
     error.is::<NoAnswer>() || refused.is_some_and(|refused| refused.status.is_server_error())

@@ -99,12 +99,12 @@ async fn schedule(
     let Links { gate, jobs, reports, .. } = links.clone();
     let backends = Backends { store: Arc::clone(&store), schedule: backends::schedule(config)?, gate, jobs, reports };
     let scheduler = Arc::new(Scheduler::new(&backends, config, metrics, &clock));
-    // Nobody else knows of it yet.
+    // No other code has a reference to it yet.
     let _ = scheduler.ops.config_source.set(source);
     let _ = scheduler.ops.sender.set(backends::sender(config, &clock)?);
     // Does not wait for servers that are away: the loops log which ones are missing, and continue when they are back.
     if tokio::time::timeout(FIRST_CONNECTIONS, connected(&links, &*clock)).await.is_ok() {
-        // Before anybody can add a feed: the gate of a fleet without any opens at once.
+        // Before any feed can be added: the gate of a fleet without any opens at once.
         let _ = scheduler.reconciler.open_gate(clock.now()).await;
     }
     let stop = CancellationToken::new();
@@ -135,7 +135,7 @@ async fn schedule(
     );
     quiet.cancel();
     unless_signalled_again(async {
-        // Not ready any more, it answers until nobody sends it requests.
+        // It is not ready any more, and still answers until clients stop sending requests.
         let (ended, ()) = tokio::join!(&mut loops, tokio::time::sleep(drain));
         ended.context("the scheduler died")??;
         stop.cancel();

@@ -50,7 +50,7 @@ struct ReadingArgs {
     client: ClientArgs,
 }
 
-/// Items asked for at once.
+/// The number of items requested at once.
 pub(crate) const PAGE: u64 = 500;
 
 /// Runs `entries`.

@@ -85,7 +85,7 @@ pub(crate) struct BackfillArgs {
     since: String,
 }
 
-/// Feeds that are listed at once when nobody says how many.
+/// The default number of feeds that are listed at once.
 const LIMIT: u32 = 100;
 
 /// `feed list`

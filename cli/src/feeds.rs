@@ -1,4 +1,4 @@
-//! Commands on several feeds: each is tried, whatever became of the others.
+//! Commands on several feeds: each is tried, whatever the outcome of the others.
 
 use std::io::{IsTerminal, Write, stderr, stdin};
 use std::process::ExitCode;

@@ -19,7 +19,7 @@ const PAGE: u32 = 200;
 const LINES: usize = 1000;
 
 /// Prints entries with a larger `seq` than `after` until stopped, and once more at the end. Ends when everything is
-/// written, which a reader who does not read can put off for ever: the fleet itself does not wait for it.
+/// written. A reader that does not read can delay this for ever: the fleet itself does not wait for it.
 pub(crate) async fn print_new_entries(store: Arc<dyn Store>, mut after: i64, stop: CancellationToken) {
     let (lines, to_write) = mpsc::channel(LINES);
     let (written, all_written) = oneshot::channel();

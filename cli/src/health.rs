@@ -22,7 +22,7 @@ pub(crate) const CONNECTIONS: usize = 64;
 /// Says why the process cannot do its work now, if it cannot.
 type Readiness = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// Who answers, and so what its other paths mean.
+/// The kind of process that answers, and so what its other paths mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Has no API: nothing else is served.

@@ -172,7 +172,7 @@ fn row(host: &HostView, now: Timestamp) -> Vec<Cell> {
     ]
 }
 
-/// Lays the keys over the rule that stands, and sets it.
+/// Applies the keys to the current rule, and sets it.
 async fn set(args: &SetArgs) -> anyhow::Result<()> {
     let before = one(&args.client, Method::GET, &args.host, "", None).await?;
     let domain = args.host.trim().trim_start_matches("*.").trim_end_matches('.');

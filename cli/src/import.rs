@@ -56,7 +56,7 @@ const SHOWN: usize = 10;
 /// The most that the API lists at once.
 const PAGE: &str = "1000";
 
-/// What became of the feeds.
+/// The outcome for the feeds.
 #[derive(Debug, Default)]
 struct Tally {
     added: usize,

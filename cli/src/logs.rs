@@ -11,9 +11,9 @@ use crate::usage::Usage;
 /// Whether the audit log is written when `log.level` does not name it.
 #[derive(Clone, Copy)]
 pub(crate) enum Audit {
-    /// It is: somebody may read the log later.
+    /// It is: the log may be read later.
     Logged,
-    /// It is not where it would stand between the lines that a person reads.
+    /// It is not where it would appear between the lines that a person reads.
     NotOnTerminals,
 }
 

@@ -3,7 +3,7 @@
 //! Each command group has a file; this one reads the command line and turns failures into exit codes: 0 done, 1 the
 //! operation failed, 2 wrong usage or configuration.
 
-/// Prints a line to standard error. That nobody reads it is not an error.
+/// Prints a line to standard error. A closed standard error is not an error.
 macro_rules! note {
     ($($text:tt)*) => { $crate::output::note(format_args!($($text)*)) };
 }

@@ -19,7 +19,7 @@ pub(crate) fn source(
     ConfigSource { started_with: started_with.clone(), read }
 }
 
-/// Logs and stores who reloaded the configuration.
+/// Logs and stores the source of the reload.
 async fn audited(ops: &Ops, done: bool) {
     let outcome = if done { AuditOutcome::Done } else { AuditOutcome::Refused };
     let text = str::to_owned;

@@ -1,8 +1,8 @@
 //! How far the older entries of a feed were read: pages that the feed links to (RFC 5005, JSON Feed's `next_url`), one
 //! after the other. Each page is a separate request, queued and paced like a poll.
 //!
-//! This happens after an overflow, up to the entries that were known before it, and because a person asked for it. Both may be wanted at
-//! once: the pages are read until both have what they want.
+//! This happens after an overflow, up to the entries that were known before it, and because a person requested it. Both
+//! may be wanted at once: the pages are read until both have what they want.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub struct ArchiveRead {
     pub next: FeedUrl,
     /// Entries that are dated before are not wanted.
     pub since: Timestamp,
-    /// A person asked for entries since then. Earlier versions wrote only `since` for that, and nothing in `before`.
+    /// A person requested entries since then. Earlier versions wrote only `since` for that, and nothing in `before`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wished: Option<Timestamp>,
     /// Entries that were known before the gap: a page with one of them closes it. Empty if there is no gap to close.
@@ -171,8 +171,8 @@ impl ArchiveRead {
     }
 }
 
-/// Returns the page with older entries that the document at `url` links to. Only one of the same host: otherwise any feed could have
-/// dozens of requests sent to somebody else.
+/// Returns the page with older entries that the document at `url` links to. Only one of the same host: otherwise any
+/// feed could have dozens of requests sent to a foreign host.
 fn link(url: &FeedUrl, onward: &Onward) -> Option<FeedUrl> {
     let page: FeedUrl = onward.prev_archive.as_ref().or(onward.next.as_ref())?.parse().ok()?;
     Some(page).filter(|page| page.as_url().host() == url.as_url().host())

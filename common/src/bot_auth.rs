@@ -21,7 +21,7 @@ pub const DIRECTORY_PATH: &str = "/.well-known/http-message-signatures-directory
 /// What it is served as.
 pub const DIRECTORY_TYPE: &str = "application/http-message-signatures-directory+json";
 
-/// How long a signature may be used: clocks differ, and nobody should keep it.
+/// How long a signature may be used: clocks differ, and a signature must not be kept for later use.
 const LIFE: Duration = Duration::from_secs(300);
 
 /// Signs for the fleet.

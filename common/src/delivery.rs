@@ -17,7 +17,7 @@ pub struct DeliveryRequest {
     pub body: Option<Vec<u8>>,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryAnswer {
     /// The kind of result.
@@ -30,7 +30,7 @@ pub struct DeliveryAnswer {
     pub location: Option<String>,
     /// Why it failed, or how the response's body begins; without control characters.
     pub detail: String,
-    /// The body that `detail` shows was read to its end, or as far as anybody looks at it.
+    /// The body that `detail` shows was read to its end, or as far as it is looked at.
     pub is_whole: bool,
 }
 

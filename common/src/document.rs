@@ -44,8 +44,8 @@ pub struct Document {
     /// It was broken, and read after a repair.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repaired: bool,
-    /// Entries that the job did not know, or knew with other content. The document's last one first: documents begin with
-    /// their newest entry, and consumers, who read in the order of storing, want it last.
+    /// Entries that the job did not know, or knew with other content. The document's last one first: documents begin
+    /// with their newest entry, and consumers, which read in the order of storing, want it last.
     pub entries: Vec<Entry>,
     /// Of these, how many had an identity that the job did not know.
     pub new_entries: u32,
@@ -197,8 +197,8 @@ impl FeedHints {
     }
 }
 
-/// What a feed says about its further documents and its end. It is shown; no decision about polling rests on it, because
-/// nobody has to be what he says: a feed moves by permanent redirects and ends by 410.
+/// What a feed says about its further documents and its end. It is shown; no decision about polling depends on it,
+/// because the claim may be false: a feed moves by permanent redirects and ends by 410.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Onward {
@@ -226,7 +226,7 @@ pub struct FeedAbout {
     /// What it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// A picture that stands for it.
+    /// A picture that represents it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// A small picture for lists.
@@ -235,7 +235,7 @@ pub struct FeedAbout {
     /// Its language, in lower case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
-    /// Who makes it.
+    /// Its makers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub authors: Vec<Author>,
     /// Categories and tags.

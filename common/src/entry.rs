@@ -76,8 +76,8 @@ pub struct Enclosure {
     /// Its media type as announced, such as `audio/mpeg`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
-    /// The same under the name that readers are given. Nobody sets it but [`Entry::name_types`], so that messages and the store
-    /// have it once.
+    /// The same under the name that readers are given. Only [`Entry::name_types`] sets it, so that messages and the
+    /// store have it once.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub shown_type: Option<String>,
     /// Its length in bytes as announced.
@@ -98,7 +98,7 @@ pub struct Enclosure {
     /// `image`, `audio`, `video`, `document` or `executable`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub medium: Option<String>,
-    /// What it shows, for those who do not see it.
+    /// Its description, for readers who cannot see it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alt: Option<String>,
     /// Small pictures of it.
@@ -111,7 +111,7 @@ pub struct Enclosure {
 pub struct Fingerprint(pub u64);
 
 impl Fingerprint {
-    /// What stands for an entry of this id, whatever its content.
+    /// Returns the fingerprint of an entry with this id, whatever its content.
     pub fn of_identity(id: &str) -> Self {
         Fingerprint(xxhash_rust::xxh3::xxh3_64(id.as_bytes()) & !u64::from(u32::MAX))
     }

@@ -32,11 +32,11 @@ pub struct Feed {
     /// The stored category. The rules may have changed since: [`category()`](crate::policy::category()) returns the
     /// current one.
     pub category: Category,
-    /// Who reads it.
+    /// Its readers.
     pub audience: Audience,
     /// When a person set that last.
     pub audience_at: Timestamp,
-    /// Who wants it once a day, beside those.
+    /// Further readers, who want it once a day.
     pub calm: Vec<CalmGroup>,
     /// The caller's labels, sorted, and the caller's own id.
     pub marks: Marks,

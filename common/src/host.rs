@@ -174,7 +174,7 @@ impl HostRules {
         HostPolicy { key, limits: self.limits(rule), rule }
     }
 
-    /// The rule alone, for those who need no key.
+    /// Returns the rule alone, for callers that do not need the key.
     pub fn rule_for(&self, url: &url::Url) -> Option<&HostRule> {
         self.rule_named(&name_of(url))
     }

@@ -12,7 +12,7 @@ use crate::url::{FeedUrl, FeedUrlError};
 /// Posts and the author's own threads; replies to others are half a conversation.
 const FILTER: &str = "posts_and_author_threads";
 
-/// Returns the feed that a text stands for, where credentials are not supported. `service` is `fetch.at_service`.
+/// Returns the feed that a text names, where credentials are not supported. `service` is `fetch.at_service`.
 pub fn feed_url(text: &str, service: &str) -> Result<FeedUrl, FeedUrlError> {
     let text = text.trim();
     account_feed(text, service).unwrap_or_else(|| text.parse())

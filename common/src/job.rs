@@ -28,7 +28,7 @@ pub struct FetchJob {
     pub host: HostKey,
     /// The slot reserved at the host.
     pub ticket: Ticket,
-    /// Nothing starts after this time: the lease will bring the feed back.
+    /// Nothing starts after this time: the feed becomes due again when its lease expires.
     pub expires: Timestamp,
     /// For the conditional request.
     #[serde(default)]
@@ -76,7 +76,7 @@ pub struct FetchJob {
 pub struct Detour {
     /// The URL to request next.
     pub next: FeedUrl,
-    /// The way there, as workers write it; opaque to everybody else.
+    /// The way there, as workers write it; opaque to all other code.
     pub way: String,
     /// The fetch is of a page of older entries: see [`FetchJob::page`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -78,7 +78,7 @@ impl LastError {
         }
     }
 
-    /// Returns whether the same request is likely to fail again until somebody does something.
+    /// Returns whether the same request is likely to fail again until a person fixes something.
     pub fn is_lasting(&self) -> bool {
         use FailureKind as Kind;
         match self.kind {

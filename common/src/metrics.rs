@@ -34,8 +34,9 @@ pub const SUBSCRIPTION_KINDS: [&str; 2] = ["webhook", "websub"];
 /// The states by which subscriptions are counted.
 pub const SUBSCRIPTION_STATES: [&str; 4] = ["active", "failing", "paused", "disabled"];
 
-/// The ways in which pings and pushes come: pings by protocol; deliveries of hubs that are read, that only cause a poll, that are not
-/// signed or not expected, and of subscriptions that were left; verifications of what nobody asked for; notifications of clouds.
+/// The ways in which pings and pushes come: pings by protocol; deliveries of hubs that are read, that only cause a
+/// poll, that are not signed or not expected, and of subscriptions that were left; verifications that were not
+/// requested; notifications of clouds.
 pub const PUSH_KINDS: [&str; 11] = [
     "rest",
     "form",
@@ -58,7 +59,7 @@ pub struct Metrics {
     pub polls: IntCounterVec,
     /// Failed polls, by [`FailureKind`].
     pub failures: IntCounterVec,
-    /// Polls that a site blocked, by who did it.
+    /// Polls that a site blocked, by blocker.
     pub blocked: IntCounterVec,
     /// Seconds from a request's start to its last byte, or to its failure.
     pub poll_duration: Histogram,
@@ -89,7 +90,7 @@ pub struct Metrics {
     /// Feeds that wait for a busy host.
     pub parked_feeds: IntGauge,
     /// Due feeds that had to wait for a busy host: `first` when they became due, `again` when the host was still busy
-    /// at their turn.
+    /// when they were unparked.
     pub parks: IntCounterVec,
     /// Waiting feeds whose turn came.
     pub unparks: IntCounter,
@@ -119,9 +120,9 @@ pub struct Metrics {
     pub leases_expired: IntCounter,
     /// Entries stored for the first time.
     pub entries: IntCounter,
-    /// What feeds brought beyond their quotas, by kind: `entries` and `bytes` left out, `rows` that made room.
+    /// What exceeded the feeds' quotas, by kind: `entries` and `bytes` left out, `rows` that made room.
     pub over_quota: IntCounterVec,
-    /// Hosts that asked us to pause and are held.
+    /// Hosts that requested a pause and are on hold.
     pub hosts_held: IntGauge,
     /// Seconds since the oldest event was stored that is not yet published to the exchange; 0 in a process that does
     /// not publish events.

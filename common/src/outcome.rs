@@ -35,7 +35,7 @@ named! {
 }
 
 named! {
-    /// Who answered in place of a site; the label of `feedfleet_blocked_total`.
+    /// The service that answered in place of a site; the label of `feedfleet_blocked_total`.
     Blocker {
         /// Cloudflare's challenges and blocks.
         Cloudflare = "cloudflare",

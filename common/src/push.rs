@@ -71,8 +71,8 @@ impl FeedPush {
         self.state == PushState::Verified && self.announced >= RELIABLE_AFTER
     }
 
-    /// Returns whether the feed may be polled less often: its pushes are reliable, and its lease has not expired, whether or not
-    /// anybody has noted that.
+    /// Returns whether the feed may be polled less often: its pushes are reliable, and its lease has not expired,
+    /// whether or not that was stored.
     pub fn spares_polls(&self, now: Timestamp) -> bool {
         self.is_reliable() && self.lease_until.is_some_and(|until| until > now)
     }

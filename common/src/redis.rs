@@ -1,9 +1,9 @@
 //! A Redis server as the seams use it, the master that sentinels name, or a Redis Cluster: one multiplexed connection per process and
 //! server, made when it is first needed and again whenever it is lost, and scripts that run over it.
 //!
-//! A server that is away or stands still costs every caller a bounded time and an error; nobody waits for its return, and
-//! the first call after it finds the way back. What is not in here: what the scripts do, and any retry beyond the one that a
-//! lost connection asks for. Every script must bear being run twice, because one that timed out may still have run.
+//! A server that is away or hangs costs every caller a bounded time and an error; no caller waits for its return, and
+//! the first call after it reconnects. What is not in here: what the scripts do, and any retry beyond the one after a
+//! lost connection. Every script must bear being run twice, because one that timed out may still have run.
 
 mod address;
 mod cluster;

@@ -48,7 +48,7 @@ pub struct FetchReport {
     /// The wake that the job answers, echoed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers_wake: Option<Timestamp>,
-    /// Who gave the last answer, if redirects led to another host than [`Self::host`].
+    /// The host that sent the last answer, if redirects led to another host than [`Self::host`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<HostKey>,
     /// Where the unbroken permanent prefix of the redirects led.
@@ -57,20 +57,20 @@ pub struct FetchReport {
     /// The feeds that the body announces, when it is a page instead of a feed; a few at most, the likeliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub announced: Vec<FeedUrl>,
-    /// What a HEAD came to, or would have come to.
+    /// The outcome of a HEAD, sent or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
     /// When the server accepts the next request, with any status but those of [`Outcome::Throttled`], which carries it
     /// itself. Of an [`Outcome::Deferred`]: wait until then even if the host is free earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Timestamp>,
-    /// Of [`FailureKind::Blocked`]: who it was.
+    /// Of [`FailureKind::Blocked`]: the blocker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<Blocker>,
     /// Of an [`Outcome::Deferred`]: where the fetch continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detour: Option<Detour>,
-    /// The server answered 226 (a delta) in a way that is of no use.
+    /// The server answered with an unusable 226 (a delta).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unusable_delta: bool,
     /// The next request should be signed, and this fleet can: the server refused one without a signature, perhaps because it
@@ -148,7 +148,7 @@ impl FetchReport {
         }
     }
 
-    /// Who gave the last answer: the host that a throttling outcome speaks of.
+    /// Returns the host that sent the last answer: a throttling outcome applies to it.
     pub fn answering_host(&self) -> &HostKey {
         self.answered_by.as_ref().unwrap_or(&self.host)
     }
@@ -180,7 +180,7 @@ pub enum Outcome {
     },
     /// 410.
     Gone,
-    /// Not asked: no version, penalty or history entry follows.
+    /// Not requested: no version, penalty or history entry follows.
     Deferred {
         /// Ask again then.
         until: Timestamp,

@@ -33,7 +33,7 @@ pub fn field_names<T: DeserializeOwned>() -> &'static [&'static str] {
 /// A deserialiser that fails with the fields that are requested of it.
 struct FieldNames;
 
-/// The fields that a struct asked for.
+/// The fields that a struct requested.
 #[derive(Debug)]
 struct Asked(&'static [&'static str]);
 

@@ -27,7 +27,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// One that nobody listens on.
+    /// Returns one without a listener.
     pub fn reserved() -> Self {
         loop {
             let number = rand::rng().random_range(PORTS);
@@ -59,8 +59,8 @@ impl Drop for Port {
     }
 }
 
-/// Watches for how long a test's runtime stands still on a busy machine. What a test measures is late by as much without a
-/// fault of what it measures.
+/// Measures how long a test's runtime stalls on a busy machine. Everything that a test measures is late by the same
+/// time, through no fault of what it measures.
 pub struct Stalls {
     micros: Arc<AtomicU64>,
     watch: JoinHandle<()>,
@@ -83,7 +83,7 @@ impl Stalls {
         Stalls { micros, watch }
     }
 
-    /// What all stalls so far come to, those that a pause hides left out.
+    /// Returns the sum of all stalls so far, without those that a pause hides.
     pub fn so_far(&self) -> Duration {
         Duration::from_micros(self.micros.load(Ordering::Relaxed))
     }

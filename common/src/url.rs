@@ -102,7 +102,7 @@ pub(crate) fn read_web_url(text: &str) -> Result<Url, FeedUrlError> {
     Ok(url)
 }
 
-/// What somebody wrote for a URL, to be shown: without what may be a user name and password.
+/// Returns what was entered as a URL, to be shown: without what may be a user name and password.
 pub fn without_login(text: &str) -> String {
     let Some((before, host)) = text.rsplit_once('@') else { return text.to_owned() };
     let scheme = before.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"));

@@ -67,7 +67,7 @@ enum Part {
     Worker,
 }
 
-/// Who polls.
+/// The program that polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Ours,

@@ -1,4 +1,4 @@
-//! Names and headlines for invented feeds: the same in every run, and of nobody real.
+//! Names and headlines for invented feeds: the same in every run, and not those of real publishers.
 
 const OWNERS: [&str; 26] = [
     "Walrus", "Lantern", "Copper", "Moth", "Harbour", "Thistle", "Gravel", "Pepper", "Tin", "Marble", "Orchard",

@@ -59,7 +59,7 @@ pub(super) async fn apply(config: &Config, user: &User, vhost: Option<&str>, url
     put(&http, &base, &["permissions", &vhost, &user.name], &permissions).await
 }
 
-/// Both answers of the management plugin to a `PUT`, 201 and 204, mean that it is as it was asked to be.
+/// Both answers of the management plugin to a `PUT`, 201 and 204, mean that it is as requested.
 async fn put(http: &reqwest::Client, base: &Url, path: &[&str], body: &Value) -> anyhow::Result<()> {
     let mut url = base.clone();
     url.path_segments_mut().map_err(|()| anyhow!("a URL without a path"))?.pop_if_empty().push("api").extend(path);

@@ -36,7 +36,7 @@ impl Ink {
     }
 }
 
-/// Returns the text with its colour codes. `output` removes them where nobody sees colours.
+/// Returns the text with its colour codes. `output` removes them where colours are not shown.
 pub(crate) fn paint(ink: Ink, text: &str) -> String {
     match ink.code().filter(|_| !text.is_empty()) {
         Some(code) => format!("\u{1b}[{code}m{text}\u{1b}[0m"),

@@ -18,7 +18,7 @@ const HOSTILE: [&str; 3] = [
 /// As long as a label may be.
 const LABEL: &str = "<img src=x onerror=window.ran=1><script>window.ran=1</script>";
 
-/// Text that stands for itself in XML.
+/// Returns the text escaped for XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -119,7 +119,7 @@ async fn no_page_runs_what_feeds_and_callers_say() {
         let state = browser.eval(state).await;
         assert_eq!((&state[0], &state[1]), (&json!(0), &json!(0)), "{path}");
         if state[2] == "text/html" && !path.starts_with("entries.") {
-            // Everything with an address is clicked by somebody some day.
+            // Somebody will click everything that has an address.
             let click = "document.querySelectorAll('summary').forEach((one) => one.click()); return window.ran ?? 0";
             assert_eq!(browser.eval(click).await, 0, "{path}");
         }

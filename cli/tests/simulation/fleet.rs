@@ -39,7 +39,7 @@ use crate::world::{Sabotage, World};
 
 /// How long after its death a process is started again.
 const RESTART: Duration = Duration::from_secs(2);
-/// How often a process is asked whether it is alive (`/healthz`).
+/// How often to check whether a process is alive (`/healthz`).
 const ASK_EVERY: Duration = Duration::from_secs(5);
 
 /// A process that runs.
@@ -201,7 +201,7 @@ impl Fleet {
         let (world, running, stopping) = (Arc::clone(&self.world), Arc::clone(&scheduler), quiet.clone());
         let (living, now) = (Arc::clone(&life), Arc::clone(&clock));
         let task = tokio::spawn(async move {
-            // As the role does: before anybody can add a feed.
+            // As the role does: before any feed can be added.
             let _ = tokio::time::timeout(Duration::from_secs(2), running.reconciler.open_gate(now.now())).await;
             let stop = CancellationToken::new();
             let loops = async {

@@ -53,7 +53,7 @@ struct Host {
     flights: BTreeSet<u64>,
 }
 
-/// What a host asked a worker for.
+/// The wait that a host requested of a worker.
 #[derive(Debug)]
 struct Hold {
     flight: u64,
@@ -67,7 +67,7 @@ struct Feed {
     version: i64,
     due: Option<Timestamp>,
     deadly: bool,
-    /// Its last request, whether that was cut, and whether somebody wanted it polled since.
+    /// Its last request, whether that was cut, and whether a poll was requested since.
     asked: Option<(Timestamp, u64)>,
     woken: bool,
     /// When its last report was stored.
@@ -243,14 +243,14 @@ impl Judge {
         self.hosts.entry(flown.host.clone()).or_default().holds.push(Hold { flight, until, known: false });
     }
 
-    /// What a host asked for is known to more than one worker.
+    /// More than one worker knows the wait that a host requested.
     pub(crate) fn hold_is_known(&mut self, host: &HostKey) {
         if let Some(at) = self.hosts.get_mut(host) {
             at.holds.iter_mut().for_each(|hold| hold.known = true);
         }
     }
 
-    /// Jobs are in the queue: nobody needs to claim their feeds again before they expire.
+    /// Jobs are in the queue: their feeds need not be claimed again before the jobs expire.
     pub(crate) fn hidden(&mut self, jobs: &[FetchJob]) {
         for job in jobs {
             self.feeds.get_mut(&job.feed).expect("only known feeds are polled").job = Some(job.expires);
@@ -335,7 +335,7 @@ impl Judge {
         }
     }
 
-    /// Somebody wants feeds polled.
+    /// A poll of these feeds was requested.
     pub(crate) fn woken(&mut self, places: &[Placement], now: Timestamp) {
         for place in places {
             self.note("store", Happened::Woken { feed: place.id.0, due: place.due }, now);
@@ -352,7 +352,7 @@ impl Judge {
                 let stored = known.stored.filter(|stored| *stored > since);
                 let due = known.due?;
                 let overdue = due.after(patience) < now;
-                // One that waits for what its host or its publisher asked is not due.
+                // A feed that waits as its host or its publisher requested is not due.
                 (overdue || stored.is_none() && due < now).then(|| {
                     let stored = known.stored.map(|stored| stored.to_string());
                     format!("feed {feed} was due at {due}, and its last report was stored at {stored:?}")

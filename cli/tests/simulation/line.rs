@@ -1,4 +1,4 @@
-//! The way from one process to one server. Every call goes this way, and the weather decides what becomes of it.
+//! The connection from one process to one server. Every call goes through it, and the weather decides the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::life::{Kind, Life, Server};
 use crate::world::{Sabotage, World};
 
-/// What becomes of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fate {
     /// It is answered.
@@ -21,7 +21,7 @@ pub(crate) enum Fate {
     Late(Duration),
     /// It takes effect at once, and its answer comes after this time, if the caller still waits.
     LateAnswer(Duration),
-    /// It reaches nobody and is never answered: the caller waits until its patience ends.
+    /// It never arrives and is never answered: the caller waits until its patience ends.
     Silent,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Call {
     pub(crate) name: &'static str,
 }
 
-/// Decides what becomes of calls.
+/// Decides the outcome of calls.
 pub(crate) trait Weather: Send {
     fn fate(&mut self, call: &Call, now: Instant) -> Fate;
 

@@ -32,7 +32,7 @@ const PATIENCE: Duration = seconds(10);
 /// The largest error of a clock that the fleet tolerates.
 const SKEW: Duration = Duration::from_millis(900);
 
-/// What a life came to.
+/// The outcome of a life.
 pub(crate) struct Verdict {
     pub(crate) broken: Vec<String>,
     pub(crate) hash: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Verdict {
     pub(crate) story: String,
 }
 
-/// Runs a life in virtual time: the clock moves on when everybody waits.
+/// Runs a life in virtual time: the clock advances when all tasks wait.
 pub(crate) fn simulated<T>(life: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(life)
@@ -87,8 +87,8 @@ pub(crate) fn throttle(fleet: &Fleet, host: &HostKey, from: Timestamp, lasts: Du
     origin.hosts.get_mut(host).expect("a host of the fleet").throttles = Some((from, from.after(lasts), rest));
 }
 
-/// The life of two workers with these errors of their clocks, on one host, which throttles for a while if it `throttles`. When
-/// the first request is in flight, nobody can reach the queue for this long.
+/// The life of two workers with these errors of their clocks, on one host, which throttles for a while if it
+/// `throttles`. When the first request is in flight, no process can reach the queue for this long.
 pub(crate) fn pair(ahead: [i64; 2], queue_away: Duration, throttles: bool) -> Verdict {
     simulated(async move {
         let (deaths, died) = mpsc::unbounded_channel();

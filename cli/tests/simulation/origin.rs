@@ -25,7 +25,7 @@ use crate::world::World;
 /// Entries that a document shows.
 const SHOWN: u64 = 30;
 
-/// What a host does to those who ask it.
+/// How a host answers requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostScript {
     /// The host answers 429 between these times, with a `Retry-After` of this duration.
@@ -135,7 +135,7 @@ impl Fetching {
             return failed(FailureKind::Connect);
         }
         let sent = Instant::now();
-        // A fetch that was interrupted on its way, or is on it, has asked for the feed before.
+        // A fetch that was interrupted at a redirect, or continues from one, has requested the feed before.
         let flight = match job.detour.is_some() || *host != job.host {
             true => world.judge().redirected(life, job, host, world.now()),
             false => world.judge().asked(life, job, world.now()),

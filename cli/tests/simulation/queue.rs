@@ -23,7 +23,7 @@ pub(crate) struct SeenQueue<T> {
     pub(crate) queue: Arc<MemoryQueue<T>>,
     /// What its calls are called.
     pub(crate) names: [&'static str; 4],
-    /// What becomes of what is published.
+    /// The outcome of a publication.
     pub(crate) published: fn(&World, &[T]) -> Vec<T>,
     /// Called with what was confirmed, or with an error.
     pub(crate) confirmed: fn(&World, Result<&[T], ()>),
@@ -80,7 +80,7 @@ impl<T: Message> Queue<T> for SeenQueue<T> {
     }
 
     async fn pause(&self) {
-        // Nothing is sent ahead: what nobody took lies in the queue.
+        // Nothing is prefetched: messages that were not taken are in the queue.
     }
 
     async fn depth(&self) -> Result<QueueDepth, QueueError> {
@@ -105,7 +105,7 @@ impl Receipt for SeenReceipt {
         let held = Arc::clone(&self.held);
         let ack = move || match common::lock(&held).take() {
             Some(receipt) => ready(receipt.ack()),
-            // The connection broke meanwhile, and the message is somebody else's.
+            // The connection broke meanwhile, and another consumer has the message.
             None => Err(lost()),
         };
         let acked = self.line.call(self.name, lost, ack).await;

@@ -34,7 +34,7 @@ use crate::world::Sabotage;
 /// The server.
 pub(crate) struct StoreServer {
     pub(crate) store: SqliteStore,
-    /// Who passes events on, and until when: SQLite goes by the machine's clock.
+    /// The process that passes events on, and until when: SQLite uses the machine's clock.
     turn: Mutex<Option<(String, Timestamp)>>,
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of calls: nothing bad, one planned fault, or faults at random.
+//! The outcomes of calls: success, one planned fault, or faults at random.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ impl Weather for LostAnswers {
     }
 }
 
-/// A store that answers nobody for a while, and is slow after that.
+/// A store that answers no call for a while, and is slow after that.
 pub(crate) struct SlowStore {
     /// When it stops answering, and when it begins again.
     pub(crate) away: [Instant; 2],
@@ -86,7 +86,7 @@ impl Weather for SlowStore {
 /// A fault of a chosen call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// This becomes of the one call.
+    /// The fate of this one call.
     Once(Fate),
     /// From this call on, its server is silent for this long.
     Outage(Duration),

@@ -37,7 +37,7 @@ pub(crate) struct World {
     origin: Mutex<Origin>,
     weather: Mutex<Box<dyn Weather>>,
     draws: Mutex<StdRng>,
-    /// Who died of what it fetched.
+    /// The processes that a fetched document killed.
     deaths: mpsc::UnboundedSender<u32>,
     sabotage: Option<Sabotage>,
     undone: Mutex<Undone>,
@@ -57,7 +57,7 @@ pub(crate) enum Sabotage {
     NoLimit,
     /// The schedule says that feeds are due which are not, and the store agrees.
     Early,
-    /// The schedule forgets a feed that it is to keep, and that anybody compares it with the store.
+    /// The schedule forgets a feed that it must keep, and never compares itself with the store.
     Forgetful,
     /// The store takes a report of a version that it has.
     Twice,
@@ -175,7 +175,7 @@ impl World {
         common::lock(&self.undone)
     }
 
-    /// What becomes of a call.
+    /// Returns the outcome of a call.
     pub(crate) fn fate(&self, life: &Life, call: Call) -> Fate {
         let fate = common::lock(&self.weather).fate(&call, Instant::now());
         let mut judge = self.judge();

@@ -181,7 +181,7 @@ async fn seed(home: &Home, good: &[String], hostile: &[String], hostile_after: D
     home.store().await.add_feeds(&feeds, now).await.unwrap();
 }
 
-/// What becomes of the feeds of a kind.
+/// The outcome for the feeds of a kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     /// They fail at each poll.

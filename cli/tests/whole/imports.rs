@@ -56,7 +56,7 @@ struct Module {
     uses: Vec<Use>,
     /// The paths in its code.
     paths: Vec<Vec<String>>,
-    /// Every word of its code, `use` declarations left out.
+    /// Every identifier in its code, `use` declarations left out.
     words: BTreeSet<String>,
 }
 

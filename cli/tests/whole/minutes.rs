@@ -2,7 +2,7 @@
 //! with the hot-minutes rule and once without.
 //!
 //! With it, no open minute of the hour gets more than 1.5 times its share, and hardly any due time is in a hot minute.
-//! Without it all 60 minutes are alike. Either way no feed is polled sooner than it asked for.
+//! Without it all 60 minutes are alike. Either way no feed is polled sooner than it requests.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

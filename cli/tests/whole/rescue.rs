@@ -151,7 +151,7 @@ async fn what_the_publishers_page_says_of_each_state_is_what_happens() {
         origin.set(&format!("/{}", state.name), (state.before)());
         ids.push(add(&fleet, &url_of(state.name), state.name == "blacklisted").await);
     }
-    // Those that only a person or a crash brings about are set in the store.
+    // Those that only a person or a crash causes are set in the store.
     fleet.wait_for("first polls", async |_| (origin.requests("/quarantined").len() == 1).then_some(())).await;
     fleet.wait_for("first polls", async |_| (origin.requests("/paused").len() == 1).then_some(())).await;
     wait_for_verdict(&mut fleet, &url_of("blacklisted"), "Not any more: it failed for too long.").await;
@@ -181,7 +181,7 @@ async fn what_the_publishers_page_says_of_each_state_is_what_happens() {
             wait_for_verdict(&mut fleet, &url, "Yes, it is read.").await;
         }
     }
-    // Twice the spread after the last ping nobody else was polled, and everybody once.
+    // Twice the spread after the last ping, each pinged feed was polled once, and no other feed.
     tokio::time::sleep(Duration::from_secs(7)).await;
     for state in STATES.iter().filter(|state| !state.rescued) {
         let url = url_of(state.name);
@@ -197,7 +197,7 @@ async fn post(fleet: &Fleet, path: &str, body: serde_json::Value) {
     assert!(answer.status().is_success(), "{path}: {}", answer.text().await.unwrap());
 }
 
-/// The states that a person brings about: a feed that nobody subscribes to, a blocked host, a paused fleet.
+/// The states that a person causes: a feed without subscribers, a blocked host, a paused fleet.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_publishers_page_says_while_an_operator_stops_polls_is_what_happens() {
     let origin = Origin::listen(&loopback(3, 0)).await.unwrap();

@@ -1,6 +1,6 @@
 //! A week in a minute: the fleet's own dispatch, fetches, decisions and store against scripted feeds. Both sides use
-//! one clock that stands still while anything is in progress and then jumps to the next event. At the end every
-//! published entry is stored, once, and the judge finds nothing.
+//! one clock that stops while anything is in progress and then jumps to the next event. At the end every published
+//! entry is stored, once, and the judge finds nothing.
 //!
 //! The loops' waiting is left out, and so are the delays of a real network: the other tests have both.
 

@@ -1,5 +1,5 @@
-//! Which configurations are refused: those that would break a promise (a lease that ends in mid-fetch, a host asked twice
-//! at once), or that cannot work. Each refusal names the key and what would be accepted.
+//! Which configurations are refused: those that would break a promise (a lease that ends in mid-fetch, a host polled
+//! twice at once), or that cannot work. Each refusal names the key and what would be accepted.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::host::HostRule;
 use crate::labels::read_labels;
 use crate::secrets::{SecretsConfig, key_bytes};
 
-/// Shortest API token, in characters: what a random one needs so that nobody guesses it.
+/// Shortest API token, in characters: a random one of this length cannot be guessed.
 const MIN_TOKEN_LENGTH: usize = 16;
 
 /// Most requests in flight at one host: the gate reads all of a host's places for each request.

@@ -50,7 +50,7 @@ pub enum Problem {
         /// The parser's words.
         message: String,
     },
-    /// Nobody reads this key.
+    /// This key does not exist.
     #[error("unknown key {name} in {}; {}", place(from), hint(nearest.as_deref()))]
     UnknownKey {
         /// As it was typed; for the environment the variable.
@@ -82,7 +82,7 @@ pub enum Problem {
     },
 }
 
-/// Where a key stands; a variable is its own name already.
+/// Returns where a key is; a variable is its own name already.
 fn place(from: &Source) -> String {
     match from {
         Source::Environment(_) => "the environment".to_owned(),

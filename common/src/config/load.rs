@@ -262,7 +262,7 @@ impl Layers {
     }
 }
 
-/// Brings tables to dotted keys; arrays and empty tables stay whole.
+/// Flattens tables to dotted keys; arrays and empty tables stay whole.
 fn collect_leaves(prefix: &str, table: &Table, leaves: &mut BTreeMap<String, Value>) {
     for (name, value) in table {
         let key = format!("{prefix}{name}");

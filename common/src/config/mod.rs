@@ -478,15 +478,15 @@ impl DeliveryConfig {
 }
 
 crate::named! {
-    /// Who may subscribe at the WebSub hub.
+    /// The subscribers that the WebSub hub accepts.
     HubAccess {
-        /// Nobody: there is no hub.
+        /// None: there is no hub.
         Off = "off",
         /// Callers with a token that may write, to any feed.
         Token = "token",
-        /// Anybody, to public feeds that are polled already.
+        /// All, to public feeds that are polled already.
         Known = "known",
-        /// Anybody, to any feed.
+        /// All, to any feed.
         Open = "open",
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `[store]`, `[gate]`, `[queue]`; the files are of use with TLS only, and empty where there are none.
+/// `[store]`, `[gate]`, `[queue]`; the files are used with TLS only, and empty where there are none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerConfig {

@@ -8,7 +8,7 @@ impl Config {
     /// and show different hashes work against each other: whichever gets a report decides by its own. Holds no secret.
     pub fn shared_hash(&self) -> String {
         let shared = (&self.policy, &self.host, &self.host_rule, &self.scheduler, &self.retention);
-        // Numbers and texts: there is nothing in it that JSON cannot say.
+        // Only numbers and texts, which JSON can always represent.
         let text = serde_json::to_vec(&shared).unwrap_or_default();
         format!("{:032x}", ContentHash::of(&text, 0).0)[..8].to_owned()
     }

@@ -38,8 +38,8 @@ impl ServerConfig {
 }
 
 impl Loaded {
-    /// Reads every file for TLS that a section names; fails with all that cannot be used. [`super::load()`] leaves them alone:
-    /// commands that only speak with a running fleet may be called by someone who cannot read its files.
+    /// Reads every file for TLS that a section names; fails with all that cannot be used. [`super::load()`] does not
+    /// read them: the caller of a command that only connects to a running fleet may not have access to its files.
     pub fn check_tls_files(&self) -> Result<(), ConfigError> {
         let config = &self.config;
         let schedule = config.schedule.server();

@@ -1,5 +1,5 @@
-//! What only some entries have: pictures, people, podcasts, sources. In JSON the fields stand beside the entry's others; absent
-//! ones take no space there, in messages, and in a store.
+//! What only some entries have: pictures, people, podcasts, sources. In JSON the fields are beside the entry's others;
+//! absent ones take no space there, in messages, and in a store.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EntryDetails {
-    /// A picture that stands for it.
+    /// A picture that represents it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// The authors, where more is known of them than [`super::Entry::author`] says.
@@ -143,13 +143,13 @@ pub struct Podcast {
     /// Its chapters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chapters: Option<Chapters>,
-    /// Who takes part.
+    /// The people who take part.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub persons: Vec<Person>,
     /// Other forms of its file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alternate_enclosures: Vec<AlternateEnclosure>,
-    /// Parts that stand for the whole.
+    /// Parts that represent the whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub soundbites: Vec<Soundbite>,
     /// How to pay for it.
@@ -200,7 +200,7 @@ pub struct Person {
     /// What they do: `host`, `guest`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// Among whom: `cast`, `writing`.
+    /// The group: `cast`, `writing`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// Their picture.
@@ -262,7 +262,7 @@ pub struct Value {
     /// What is suggested, in the network's unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggested: Option<Number>,
-    /// Among whom it is split.
+    /// The recipients among whom it is split.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recipients: Vec<Recipient>,
 }

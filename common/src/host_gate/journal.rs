@@ -1,4 +1,4 @@
-//! Starts that brought no report yet, on disk: what the embedded gate must remember when its own process dies of a feed.
+//! Starts without a report so far, on disk: what the embedded gate must remember when a feed kills its process.
 //!
 //! A file of fixed records, overwritten in place and hardly ever synced: it has to survive the process, not the machine. One
 //! record per request in flight, so the file stays as small as the worker's concurrency. A process that ends in order leaves the
@@ -26,7 +26,7 @@ type Starts = (FeedId, Version, u32);
 pub(super) struct Left {
     /// Starts without a report.
     pub(super) starts: Vec<Starts>,
-    /// When it ended, if it ended in order: it asked nobody after that.
+    /// When it ended, if it ended in order: it sent no request after that.
     pub(super) ended: Option<Timestamp>,
 }
 

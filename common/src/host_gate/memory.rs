@@ -33,14 +33,14 @@ struct Memory {
 }
 
 impl MemoryGate {
-    /// A closed gate. `born` is when the process before may last have asked somebody: now, or
-    /// [`Timestamp::EPOCH`] in an installation that never asked anybody.
+    /// A closed gate. `born` is when the earlier process may have sent its last request: now, or [`Timestamp::EPOCH`]
+    /// in an installation that never sent one.
     pub fn new(born: Timestamp) -> Self {
         MemoryGate { memory: Mutex::new(Memory { state: GateState::new(born), journal: None, rules: None }) }
     }
 
-    /// The same, with starts that brought no report remembered in this file over the process' death, and the time of an orderly
-    /// end, before which the process before last asked somebody.
+    /// The same, with a file that keeps starts without a report after the process dies, and the time of an orderly end,
+    /// before which the earlier process sent its last request.
     pub fn with_journal(born: Timestamp, path: &Path) -> io::Result<Self> {
         let (journal, left) = Journal::open(path)?;
         let gate = Self::new(left.ended.map_or(born, |ended| ended.min(born)));

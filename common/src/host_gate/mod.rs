@@ -57,7 +57,7 @@ pub enum Reservation {
     Ticket(Ticket),
     /// None before this time.
     Refused {
-        /// When asking again makes sense.
+        /// When to try again.
         until: Timestamp,
     },
 }
@@ -119,7 +119,7 @@ impl Default for Nonces {
 
 /// What runs beside a fetch in the same process, and so may be the reason when that process dies.
 ///
-/// A feed whose earlier start brought no report is a suspect: it may have killed its worker, or have been there when
+/// A feed whose earlier start has no report is a suspect: it may have killed its worker, or have been there when
 /// another feed did. Isolation finds out which, so that only a feed that kills its worker while nothing else runs is
 /// quarantined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -170,7 +170,7 @@ pub enum Acquired {
     Crashed(Permit),
     /// Not before this time.
     NotNow {
-        /// When asking again makes sense.
+        /// When to try again.
         until: Timestamp,
     },
 }
@@ -277,7 +277,8 @@ pub trait GateUpkeep: Send + Sync {
         None
     }
 
-    /// Returns whether what the mark stands for has to do with a host: holds of others need not be loaded before [`Self::open`].
+    /// Returns whether the loss behind the mark affects a host: holds of others need not be loaded before
+    /// [`Self::open`].
     fn is_lost(&self, _mark: &LoadMark, _host: &HostKey) -> bool {
         true
     }
@@ -286,7 +287,7 @@ pub trait GateUpkeep: Send + Sync {
     /// from before the loss could still be out when it was given: then a new loading must begin.
     async fn open(&self, mark: &LoadMark, now: Timestamp) -> Result<bool, GateError>;
 
-    /// Opens the gate of a fleet that never asked anybody: there is no gap to wait for and no hold to load.
+    /// Opens the gate of a fleet that never sent a request: there is no gap to wait for and no hold to load.
     async fn open_new(&self, now: Timestamp) -> Result<(), GateError>;
 
     /// Checks that the gate can be used, at least in part, and that its clock agrees with ours. The clock is read around the question,
@@ -306,5 +307,5 @@ pub trait GateUpkeep: Send + Sync {
 /// was alone in its process.
 pub const STARTS_WITHOUT_REPORT: u32 = 3;
 
-/// When asking again makes sense while the gate has not been opened.
+/// When to try again while the gate has not been opened.
 pub const UNOPENED_RETRY: Duration = Duration::from_secs(1);

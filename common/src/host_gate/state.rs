@@ -59,7 +59,7 @@ pub struct Guard {
     pub token: Option<(u64, Timestamp)>,
     /// The last version that was reported, remembered until then.
     pub reported: Option<(Version, Timestamp)>,
-    /// Starts of a version that brought no report.
+    /// Starts of a version without a report.
     pub starts: (Version, u32),
 }
 
@@ -247,7 +247,8 @@ impl GateState {
                     guard.reported = Some((permit.version, until));
                 }
             }
-            // It came back alive, so it killed nobody. A second release finds no token and does not count down again.
+            // It came back alive, so it did not kill its worker. A second release finds no token and does not count
+            // down again.
             None if own && guard.starts.0 == permit.version => guard.starts.1 = guard.starts.1.saturating_sub(1),
             None => {}
         }

@@ -78,7 +78,7 @@ fn html_that_multiplies_itself_is_given_up_early() {
     assert!(Tree::of_document(&page, LIMITS).is_ok(), "a long page is none of these");
 }
 
-/// What publishers write, and what those write who want to cost us time.
+/// What publishers write, and what attackers write to cost us time.
 const PIECES: [&str; 44] = [
     "<p>",
     "</p>",

@@ -53,7 +53,7 @@ pub(super) struct Open<'a> {
     category: Category,
     now: Timestamp,
     config: &'a PolicyConfig,
-    /// The response was good, and asked for no wait.
+    /// The response was good, and requested no wait.
     undisturbed: bool,
     throttled_until: Option<Timestamp>,
     rests: bool,
@@ -255,7 +255,7 @@ fn standing(status: Status, good: bool) -> Option<Status> {
     }
 }
 
-/// Returns what became of the feed's standing. A recovery is published after everything that was published as trouble.
+/// Returns the change of the feed's health. A recovery is published after everything that was published as a failure.
 fn standing_changed(before: &PollState, after: &PollState, came_back: bool) -> Option<Notice> {
     match (before.penalty, after.penalty) {
         (before, Some(after)) if after.kind == FailureKind::Crashed => {

@@ -40,8 +40,8 @@ impl PingWindow {
 }
 
 /// Returns how long pings cannot cause a poll of the feed: `ping_spread` after its last poll, doubled by each poll in a
-/// row that a ping caused and that found no new entry. Anybody may ping, and the polls reach other
-/// people's servers. A feed that is polled for pings alone has the ceiling of the penalty box.
+/// row that a ping caused and that found no new entry. Pings need no permission, and the polls reach other people's
+/// servers. A feed that is polled for pings alone has the ceiling of the penalty box.
 pub fn rest_after_poll(now: Timestamp, status: Status, state: &PollState, config: &PolicyConfig) -> Duration {
     let widest = config.ping_spread.saturating_mul(WIDEST);
     let (first, longest) = match status {

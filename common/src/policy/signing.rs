@@ -8,7 +8,7 @@ use crate::outcome::FailureKind;
 use crate::report::{FetchReport, Outcome};
 use crate::time::Timestamp;
 
-/// How long no signature is tried where it was of no use: the feed is forbidden, or no actor.
+/// How long no signature is tried where it did not help: the feed is forbidden, or not an actor.
 const USELESS_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Whether requests to a feed's own URL are signed.

@@ -40,7 +40,8 @@ named! {
         Active = "active",
         /// Not polled until a person resumes it.
         Paused = "paused",
-        /// The server answered 410: not polled, except once after a ping; a good answer to that brings the feed back.
+        /// The server answered 410: not polled, except once after a ping; a good answer to that makes the feed active
+        /// again.
         Gone = "gone",
         /// Failed for a long time: not polled, except once after a ping, or by an operator; a good answer makes it
         /// active again.
@@ -179,7 +180,7 @@ pub struct PollState {
     /// The last document was broken, and read after a repair.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repaired: bool,
-    /// Polls in a row that a ping or refresh asked for and that brought no new entry: see [`super::PingWindow`].
+    /// Polls in a row that a ping or refresh caused and that found no new entry: see [`super::PingWindow`].
     #[serde(skip_serializing_if = "is_zero")]
     pub fruitless_wakes: u8,
     /// The last document had no entry that was known.

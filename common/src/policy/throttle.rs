@@ -70,7 +70,7 @@ pub(super) fn forgive(state: &mut PollState) {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hold {
     rule: Rule,
-    /// The time that the server asked for.
+    /// The time that the server requested.
     asked: Timestamp,
     /// The same, limited by the ceiling.
     pub(super) until: Timestamp,
@@ -99,10 +99,10 @@ pub struct HostHold {
     pub cause: FeedId,
 }
 
-/// Returns until when a host is held after its feed `feed` was asked to wait until `asked`. One feed alone holds its
-/// host for at most an hour, so that one blog cannot freeze a platform. If a second feed is throttled before the first
-/// one's full time ends, the host is held for the full time of both. As a held host is not polled, this mostly happens
-/// after the first one's hour.
+/// Returns the end of a host's hold after the server requested that its feed `feed` wait until `asked`. One feed alone
+/// holds its host for at most an hour, so that one blog cannot freeze a platform. If a second feed is throttled before
+/// the first one's full time ends, the host is held for the full time of both. As a held host is not polled, this
+/// mostly happens after the first one's hour.
 ///
 /// `previous` is the host's last hold.
 pub fn host_hold(previous: Option<&HostHold>, feed: FeedId, asked: Timestamp, now: Timestamp) -> Timestamp {

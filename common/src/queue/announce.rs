@@ -19,7 +19,7 @@ pub struct Announcement {
     pub body: Vec<u8>,
 }
 
-/// What became of a row of messages.
+/// The outcome of publishing a row of messages.
 #[derive(Debug)]
 pub struct Published {
     /// The number of messages, from the first on, that are in all queues bound to them.

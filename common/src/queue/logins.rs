@@ -1,7 +1,8 @@
 //! Jobs with and without logins in two queues, so that workers without the key to the logins are not given those that need one.
 //!
-//! Schedulers publish jobs with logins to the second queue while somebody consumes it, and to the first one otherwise: a fleet whose
-//! workers all have the key, or none, or an earlier version, works as with one queue. Workers with the key consume both.
+//! Schedulers publish jobs with logins to the second queue while it has a consumer, and to the first one otherwise: a
+//! fleet whose workers all have the key, or none, or an earlier version, works as with one queue. Workers with the key
+//! consume both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use crate::job::FetchJob;
 pub struct JobsAndLogins {
     jobs: Arc<dyn Queue<FetchJob>>,
     logins: Arc<dyn Queue<FetchJob>>,
-    /// Somebody consumed the second queue when its depth was looked at last.
+    /// The second queue had a consumer when its depth was last read.
     consumed: AtomicBool,
 }
 

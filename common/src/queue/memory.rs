@@ -26,7 +26,7 @@ struct Shared<T> {
 
 struct State<T> {
     waiting: VecDeque<Stored<T>>,
-    /// Items that wait or are in somebody's hands.
+    /// Items that wait or are unacknowledged.
     items: usize,
     /// The size of the messages that are not acknowledged yet.
     bytes: usize,
@@ -89,7 +89,7 @@ impl<T: Message> Queue<T> for MemoryQueue<T> {
             }
             left.await;
         }
-        // Copied only once there is room, so that publishers who wait for it have no second copy.
+        // Copied only once there is room, so that publishers that wait for it have no second copy.
         let stored = Stored { items: items.to_vec(), bytes, deliveries: 0 };
         self.shared.lock().waiting.push_back(stored);
         self.shared.arrived.notify_one();
@@ -109,7 +109,7 @@ impl<T: Message> Queue<T> for MemoryQueue<T> {
     }
 
     async fn pause(&self) {
-        // Nothing is sent ahead: what nobody took lies in the queue.
+        // Nothing is prefetched: messages that were not taken are in the queue.
     }
 
     async fn depth(&self) -> Result<QueueDepth, QueueError> {

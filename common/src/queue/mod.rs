@@ -7,7 +7,7 @@
 //! - `publish` returns when the message is safe (confirmed); an error means that it may or may not have been accepted;
 //! - a delivery that is dropped without [`Delivery::ack`] comes again, to anyone, marked as redelivered;
 //! - a message that cannot be decoded goes to the dead letters at once, and blocks nothing;
-//! - after `pause`, and until somebody receives again, this process keeps no message from others but those in its hands;
+//! - after `pause`, and until the next `receive`, this process withholds only its unacknowledged messages from others;
 //! - a queue with a delivery limit sends a message there that came too often;
 //! - `depth` counts items that wait and items that this process has not acked yet.
 
@@ -34,7 +34,7 @@ pub use announce::{Announce, Announcement, Published};
 pub trait Message: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
     /// The queue's name inside its namespace, and the label of its metrics.
     const QUEUE: &'static str;
-    /// Workers publish it, who may publish nothing else: through a separate exchange.
+    /// Workers publish it, and may publish nothing else: through a separate exchange.
     const BY_WORKERS: bool;
     /// How often a message may be delivered before it goes to the dead letters; `None`: for ever, because an outage of
     /// ours must not discard it.
@@ -188,7 +188,7 @@ pub trait Queue<T: Message>: Send + Sync {
     async fn check(&self) -> Result<(), QueueError>;
 }
 
-/// A message in somebody's hands. Dropped without `ack` it is delivered again.
+/// A message that was received. Dropped without `ack` it is delivered again.
 pub struct Delivery<T> {
     /// The batch.
     pub items: Vec<T>,

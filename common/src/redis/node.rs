@@ -26,7 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Limits {
     /// A call ends by then, a new connection included.
     pub(super) call: Duration,
-    /// A connection is made and greeted within this, so that a caller who finds none can still use it.
+    /// A connection is made and greeted within this, so that a caller that finds none can still use it.
     pub(super) connect: Duration,
 }
 
@@ -140,7 +140,7 @@ impl Node {
         crate::lock(&self.trouble).is_some()
     }
 
-    /// Returns an answer, or closes the connection that brought none.
+    /// Returns an answer, or closes the connection on which none came.
     fn judged<T>(&self, answer: Result<Result<T, RedisError>, Elapsed>, link: u64) -> Result<T, ServerError> {
         match answer {
             Ok(Ok(answer)) => Ok(answer),
@@ -180,7 +180,7 @@ impl Node {
         Err(error)
     }
 
-    /// The connection, made now if there is none. Attempts are spaced: between two of them everybody fails at once.
+    /// The connection, made now if there is none. Attempts are spaced: between two of them all calls fail at once.
     async fn link(&self) -> Result<Link, ServerError> {
         if let Some(link) = &*self.current() {
             return Ok(link.clone());

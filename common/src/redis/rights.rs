@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// What the scripts of a folder call, of the tree and not of the binary: a file that nobody uses counts too.
+    /// What the scripts of a folder call, of the tree and not of the binary: an unused file counts too.
     fn called(folder: &str) -> BTreeSet<String> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         let mut called = BTreeSet::new();

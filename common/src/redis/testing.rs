@@ -156,8 +156,8 @@ impl Drop for PrivateServer {
     }
 }
 
-/// A TCP proxy in front of a server. It can drop an answer together with its connection, so that the request took effect
-/// and nobody knows, and it can let connections go silent, as a lost route or a dead load balancer does.
+/// A TCP proxy in front of a server. It can drop an answer together with its connection, so that the request took
+/// effect without a confirmation, and it can let connections go silent, as a lost route or a dead load balancer does.
 pub struct CuttingProxy {
     /// Where it listens.
     pub port: u16,

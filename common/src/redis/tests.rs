@@ -1,4 +1,4 @@
-//! Servers that are absent, stand still, break off, or are not what they should be.
+//! Servers that are absent, hang, break off, or are not what they should be.
 
 mod cluster;
 mod sentinel;

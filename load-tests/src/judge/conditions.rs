@@ -202,7 +202,7 @@ fn freshness(record: &Record) -> Duration {
     }
 }
 
-/// Returns the wait that a 429 or 503 asked for, from the request's start.
+/// Returns the wait that a 429 or 503 requested, from the request's start.
 pub(super) fn retry_after(record: &Record) -> Option<Duration> {
     let value = record.answer_header("retry-after").filter(|_| matches!(record.status, Some(429 | 503)))?;
     // Digits only (RFC 9110, section 10.2.3): `+5` is not a number of seconds.

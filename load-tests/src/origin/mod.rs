@@ -120,7 +120,7 @@ impl Origin {
         }
     }
 
-    /// Brings a host back at its old address.
+    /// Restarts a host at its old address.
     ///
     /// # Errors
     /// When another program has taken the address in the meantime.

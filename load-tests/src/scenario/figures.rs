@@ -111,7 +111,7 @@ fn waits(run: &Run, set: &mut impl FnMut(String, f64)) {
     if waited > 0.0 {
         set("parks_per_wait".to_owned(), (waited + count("waited_again")) / waited);
     }
-    // A feed that was unparked and did not have to wait again has had its turn.
+    // A feed that was unparked and did not have to wait again was polled.
     let turns = count("unparks") - count("waited_again");
     if turns > 0.0 {
         set("unparks_per_turn".to_owned(), count("unparks") / turns);

@@ -29,7 +29,7 @@ pub struct Series {
     pub days_only: bool,
     /// The posting times, ascending.
     pub times: Vec<f64>,
-    /// Who reads it: one subscriber if nothing is known.
+    /// Its readers: one subscriber if nothing is known.
     pub audience: Audience,
 }
 

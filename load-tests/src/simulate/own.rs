@@ -158,7 +158,7 @@ fn live(
     let polls_per_day = f64::from(polls) / days.max(1.0 / 24.0);
     for group in groups.iter_mut() {
         group.polls_per_day += polls_per_day;
-        // The next poll finds what was posted after the last one. One that never comes waits for nobody.
+        // The next poll finds what was posted after the last one. A poll that never comes delays no entry.
         group.tally.found(posts[seen..].iter().map(|post| at.min(end + DAY) - post), weight, 0);
     }
     polls_per_day

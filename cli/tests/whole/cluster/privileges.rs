@@ -225,7 +225,7 @@ async fn a_fleet_works_with_the_printed_users_and_a_taken_over_worker_can_do_not
         assert_eq!(refused(&mut scheduler, reason).await, 0, "{reason}");
     }
 
-    // Somebody takes the worker over.
+    // An attacker takes the worker over.
     worker.stop().await;
     try_redis(&for_worker.redis, &admin.redis, &namespace).await;
     try_postgres(&for_scheduler.store, &for_worker.redis).await;
@@ -299,7 +299,7 @@ async fn try_reports(cluster: &Cluster, scheduler: &mut Role, worker: &Urls, adm
         .unwrap()
         .declaring_nothing();
     let (jobs, reports) = (broker.queue::<FetchJob>(PREFETCH), broker.queue::<FetchReport>(PREFETCH));
-    // As any worker it may take a job. Nobody else works: the feeds stay as they are but for this one.
+    // As any worker it may take a job. No other worker runs: all feeds but this one stay as they are.
     let job = loop {
         let delivery = jobs.receive().await.unwrap();
         let job = delivery.items[0].clone();

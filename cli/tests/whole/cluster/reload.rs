@@ -84,7 +84,7 @@ async fn every_role_follows_a_hangup_of_one_scheduler_and_an_old_file_does_not_c
     assert_eq!(hash(&first.get("/metrics").await.1), hash(&second.get("/metrics").await.1));
     polled_as("second").await;
 
-    // A scheduler that is started with the old file does not bring it back, and says so.
+    // A scheduler that is started with the old file does not restore it, and logs that.
     cluster.configure(&configuration("300ms", "first"));
     let mut third = cluster.start(Kind::Scheduler);
     let follows = until_version(&mut third, 2).await;

@@ -45,7 +45,7 @@ impl Schema {
     fn of_entries() -> Self {
         let text = std::fs::read(in_tree("docs/entry.schema.json")).unwrap();
         let mut schema: Value = serde_json::from_slice(&text).unwrap();
-        // a field that the schema does not name is one that nobody documented
+        // a field that the schema does not name is undocumented
         schema["additionalProperties"] = Value::Bool(false);
         for name in STORED.into_iter().chain(["link"]) {
             schema["properties"][name] = Value::Bool(true);

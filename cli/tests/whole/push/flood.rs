@@ -1,4 +1,5 @@
-//! Deliveries and forgeries in great number: nothing forged is stored, nobody else waits, and memory stays bounded.
+//! Deliveries and forgeries in great number: nothing forged is stored, other requests do not wait, and memory stays
+//! bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -195,7 +195,7 @@ async fn the_hub_tests_of_websub_rocks_pass() {
     assert_eq!(got.header("x-hub-signature"), hub_signature("a s3cret", &got.body));
     assert_eq!(subscriber.got(&Method::GET, "/signed")[0].asks("hub.lease_seconds"), "600");
 
-    // 103: who subscribes again renews: one subscription of topic and callback.
+    // 103: a second subscription request renews: there is one subscription per topic and callback.
     assert_eq!(ask(&fleet, &wish("subscribe", topic, &signed)).await, 202);
     subscriber.asked(&mut fleet, "/signed", 2).await;
     let all = settled(&home, &mut fleet).await;
@@ -223,7 +223,7 @@ async fn cases_of_the_pubsubhubbub_suite_pass() {
     let topic = &urls[0];
     let mut fleet = home.start(&[]);
 
-    // A subscription is not made by anybody but its subscriber.
+    // Only its subscriber can make a subscription.
     for (path, says) in [
         ("/refuses", Says::Status(404)),
         ("/nonsense", Says::Nonsense),
@@ -259,7 +259,7 @@ async fn cases_of_the_pubsubhubbub_suite_pass() {
     let ids: Vec<&str> = got[..3].iter().map(|got| got.header("webhook-id")).collect();
     assert_eq!(ids, [ids[0]; 3], "a retry has its id");
 
-    // A subscriber that is gone is not asked for more, and a further topic is a further subscription.
+    // A subscriber that is gone gets no further questions, and a further topic is a further subscription.
     subscriber.inside.lock().unwrap().statuses.insert("/gone".into(), vec![410]);
     for topic in &urls {
         assert_eq!(ask(&fleet, &wish("subscribe", topic, &subscriber.url("/gone"))).await, 202);

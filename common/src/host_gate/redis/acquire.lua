@@ -5,7 +5,7 @@
 local gap, burst, ticket = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local version, deadline, nonce, too_many = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
 local isolation, gives_up = tonumber(ARGV[11]), tonumber(ARGV[12])
--- The caller has released this nonce by now, or is about to: a grant would stand for a start that never was.
+-- The caller has released this nonce by now, or is about to: a grant would be for a start that never happens.
 if now > gives_up then return now end
 local lost = opened()
 local host, feed = read_host(KEYS[3]), read_feed(KEYS[4])

@@ -95,7 +95,7 @@ impl Batches {
         }
     }
 
-    /// Returns whether the line needs somebody who serves it.
+    /// Returns whether the line needs a caller to serve it.
     fn queue(&self, group: usize, waiting: Waiting) -> bool {
         let mut line = crate::lock(&self.lines[group]);
         line.waiting.push_back(waiting);
@@ -117,7 +117,7 @@ impl Batches {
                     Err(error) => Err(error.clone()),
                     Ok(results) => Ok(results.get(place).cloned()),
                 };
-                // Nobody waits for it any more if its caller gave up.
+                // The answer has no receiver if its caller gave up.
                 let _ = answer.send(result.map(|value| value.unwrap_or(Value::Nil)));
             }
         }

@@ -55,7 +55,7 @@ async fn reserve(gate: &RedisGate, hosts: &[HostKey], limits: HostLimits) -> Vec
     gate.reserve(&hosts.iter().map(request).collect::<Vec<_>>(), now()).await.unwrap()
 }
 
-/// Starts a request at a host as soon as the gate permits it; returns when it asked at last.
+/// Starts a request at a host as soon as the gate permits it; returns when it started at last.
 async fn started(gate: &RedisGate, host: &HostKey, limits: HostLimits, feed: i64) -> Timestamp {
     let begun = Instant::now();
     loop {

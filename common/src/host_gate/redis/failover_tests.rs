@@ -43,7 +43,7 @@ async fn opened(gate: &RedisGate, stored: &[(HostKey, Timestamp)]) -> bool {
     }
 }
 
-/// Starts a request at a host as soon as the gate lets it; returns when it asked at last.
+/// Starts a request at a host as soon as the gate lets it; returns when it started at last.
 async fn started(gate: &RedisGate, host: &HostKey, feed: i64) -> Timestamp {
     let begun = Instant::now();
     loop {

@@ -18,7 +18,7 @@ pub(super) struct Group {
     pub(super) mark: String,
     pub(super) loading: String,
     pub(super) holds: String,
-    /// Of use in the first group only.
+    /// Used in the first group only.
     pub(super) rules: [String; 2],
 }
 

@@ -148,7 +148,8 @@ local function charge_start(host, gap)
   host.reserved = math.max(host.reserved, host.started)
 end
 
--- When a host whose places are all taken is worth asking again. Ends are the worst case: most requests have ended long before.
+-- When to try a host again whose slots are all taken. Deadlines are the worst case: most requests have ended long
+-- before.
 local function full_until(host, gap)
   local first = now + math.max(gap, SHORTEST_RETRY)
   for i = 1, #host.ends do

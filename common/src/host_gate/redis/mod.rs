@@ -1,11 +1,11 @@
 //! The gate of a cluster, in Redis: each question is one Lua script, and so one step for all processes. Starts and releases that come
 //! while the server is busy with earlier ones share a script (`batch`).
 //!
-//! What is kept: a packed record a host (arrival times, hold, outstanding places) and a feed (token, reported version, starts
-//! without a report), each with an expiry, so that memory follows the hosts and feeds that are active; the mark of an open
-//! gate, which names the run of the server's process, so that no dump and no restart brings one along, and the gate's
-//! generation, so that a server that was away while another one was the gate is found out. All keys begin with
-//! `{NAMESPACE}:gate:`: a worker's user needs no other.
+//! What is kept: a packed record a host (arrival times, hold, outstanding places) and a feed (token, reported version,
+//! starts without a report), each with an expiry, so that memory follows the hosts and feeds that are active; the mark
+//! of an open gate, which names the run of the server's process, so that a dump or a restart never restores a mark, and
+//! the gate's generation, so that a server that was away while another one was the gate is detected. All keys begin
+//! with `{NAMESPACE}:gate:`: a worker's user needs no other.
 //!
 //! In a Redis Cluster the hosts are in [`GROUPS`] groups by a hash of their names, and their keys begin with
 //! `{NAMESPACE:N/16}:gate:`, which puts each group into one slot. Each group has all of the above and is opened

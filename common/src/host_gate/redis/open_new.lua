@@ -1,4 +1,4 @@
--- Opens the gate of a fleet that never asked anybody, unless it is open. ARGV[4] is a nonce. Returns its generation.
+-- Opens the gate of a fleet that never sent a request, unless it is open. ARGV[4] is a nonce. Returns its generation.
 local open = mark(KEYS[1])
 if open and open.fourth >= seen then return open.fourth end
 local generation = next_generation()

@@ -18,8 +18,8 @@ impl Backoff {
         Backoff { next: FIRST }
     }
 
-    /// Between half and all of what the row has come to, so that processes that lost the broker together do not come
-    /// back together.
+    /// Between half and all of the current backoff, so that processes that lost the broker together do not come back
+    /// together.
     pub(super) fn delay(&mut self) -> Duration {
         let delay = self.next.mul_f64(rand::rng().random_range(0.5..=1.0));
         self.next = (self.next * 2).min(LONGEST);

@@ -1,4 +1,5 @@
-//! The receiving half of a queue: a consumer at the broker while somebody receives, and the messages that it sent ahead.
+//! The receiving half of a queue: a consumer at the broker while a caller receives, and the messages that were
+//! prefetched.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -31,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub enum Prefetch {
     /// The maximum number of unacknowledged messages.
     Unacked(u16),
-    /// At most so many that nobody took yet: for a receiver that itself takes no more than it can work. A message of
-    /// several jobs is acked after the slowest, and must not stop others from coming meanwhile.
+    /// The maximum number of messages that were not taken yet: for a receiver that itself takes no more than it can
+    /// work on. A message of several jobs is acked after the slowest, and must not stop others from coming meanwhile.
     Untaken(u16),
 }
 
@@ -86,7 +87,7 @@ struct InWindow(Arc<AtomicUsize>);
 struct Inbox {
     waiting: Mutex<VecDeque<Arrived>>,
     arrived: Notify,
-    /// Somebody waits for a message, and there is none.
+    /// A caller waits for a message, and there is none.
     wanted: Notify,
     /// The channel in use, or the last one.
     session: Mutex<Option<Arc<Session>>>,
@@ -117,12 +118,12 @@ impl Receiving {
         }
     }
 
-    /// Messages that arrived and that nobody took yet.
+    /// Returns the number of messages that arrived and were not taken yet.
     pub(super) fn waiting(&self) -> usize {
         self.inbox.count.load(Ordering::Relaxed)
     }
 
-    /// Receives no more, and returns what nobody took. What was taken can still be acked.
+    /// Receives no more, and returns messages that were not taken. Those that were taken can still be acked.
     pub(super) async fn quiet(&self) {
         self.closed.store(true, Ordering::Release);
         self.inbox.arrived.notify_waiters();
@@ -184,7 +185,7 @@ async fn end(pump: &mut Option<Pumping>) {
 }
 
 impl AckHandle {
-    /// The broker shall know what became of the message.
+    /// Reports the outcome of the message to the broker.
     pub(super) fn settle(mut self, settling: Settling) -> Result<(), BrokerError> {
         self.settled = true;
         self.session.settle(self.tag, settling)
@@ -236,7 +237,7 @@ impl Inbox {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns what nobody took.
+    /// Returns the messages that were not taken.
     fn empty(&self) {
         let waiting = std::mem::take(&mut *self.lock());
         self.count.store(0, Ordering::Relaxed);
@@ -283,7 +284,7 @@ impl Pump {
         self.pump().await;
         self.inbox.empty();
         if self.quiet.has_changed().is_err() {
-            // The queue was dropped: nobody will close it.
+            // The queue was dropped: nothing else will close it.
             self.inbox.end_session();
         }
     }
@@ -344,7 +345,7 @@ impl Pump {
                     if !self.is_narrow(&window) {
                         continue;
                     }
-                    // What is in somebody's hands counts for the old consumer, to the broker too.
+                    // Unacknowledged messages count for the old consumer, to the broker too.
                     self.cancel(session, consumer, &window).await;
                     let Ok(anew) = session.consume(&self.topology).await else { break };
                     (consumer, window) = (anew, Arc::default());
@@ -359,7 +360,7 @@ impl Pump {
         ControlFlow::Continue(())
     }
 
-    /// Nobody is kept waiting by what waits, but by what was taken: three quarters of the window.
+    /// Messages that wait delay no other consumer; those that were taken do: three quarters of the window.
     fn is_narrow(&self, window: &AtomicUsize) -> bool {
         let unacked = window.load(Ordering::Relaxed);
         matches!(self.prefetch, Prefetch::Untaken(most) if self.inbox.is_empty() && 4 * unacked >= 3 * usize::from(most))

@@ -43,7 +43,7 @@ impl Control {
     async fn ask(&self) -> Result<QueueStats, BrokerError> {
         let live = self.consuming.live()?;
         let mut place = self.channel.lock().await;
-        // Taken out, so that a channel whose answer did not come is not asked again.
+        // Taken out, so that a channel whose answer did not come is not used again.
         let channel = match place.take().filter(|channel| channel.status().connected()) {
             Some(channel) => channel,
             None => {

@@ -188,7 +188,7 @@ enum Socket {
     #[default]
     Expected,
     Held(std::net::TcpStream),
-    /// Nobody waits for it any more.
+    /// No caller waits for it any more.
     Unwanted,
 }
 

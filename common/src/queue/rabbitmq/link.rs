@@ -33,7 +33,7 @@ pub(super) struct Link {
     supervisor: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A link as those see it who use it. Does not keep it up.
+/// A user's handle to a link. Does not keep it connected.
 #[derive(Clone)]
 pub(super) struct View(watch::Receiver<State>);
 

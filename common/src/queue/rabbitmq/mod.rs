@@ -5,8 +5,9 @@
 //! supervisor of ours (`link`); schedulers declare the queues whenever they open a channel, workers never do (`topology`); publishers wait each
 //! for its own confirmation (`publisher`); what arrived is acked in rows (`tags`).
 //!
-//! Beyond what the seam says: `receive` waits for a broker that is away, `publish` does so within its time limit, `depth`
-//! and `check` fail at once. Messages in the hands of other processes are not in `depth`: a broker does not tell.
+//! Beyond what the seam says: `receive` waits for a broker that is away, `publish` does so within its time limit,
+//! `depth` and `check` fail at once. Messages that other processes have received are not in `depth`: a broker does not
+//! report them.
 
 mod backoff;
 mod consumer;
@@ -125,8 +126,8 @@ impl Broker {
         Broker { declares: false, ..self }
     }
 
-    /// A queue of this broker. It is consumed only once somebody receives; then the broker sends ahead what `prefetch`
-    /// allows.
+    /// A queue of this broker. It is consumed only after the first `receive`; then the broker sends ahead what
+    /// `prefetch` allows.
     pub fn queue<T: Message>(&self, prefetch: Prefetch) -> RabbitQueue<T> {
         self.queue_named(T::QUEUE, prefetch)
     }
@@ -161,8 +162,9 @@ impl Broker {
         Exchange::new(link, &format!("{}.events", self.namespace))
     }
 
-    /// Ends in order: no queue receives any more, what nobody took is returned, acks are sent, confirmations are waited
-    /// for, and the connections are closed. What is still in somebody's hands comes again.
+    /// Ends in order: no queue receives any more, messages that were not taken are returned, acks are sent,
+    /// confirmations are waited for, and the connections are closed. Messages that are still unacknowledged are
+    /// redelivered.
     pub async fn close(&self) {
         let queues = std::mem::take(&mut *crate::lock(&self.queues));
         let quiet = async {
@@ -171,7 +173,7 @@ impl Broker {
                 halves.publisher.close().await;
             }
         };
-        // A broker that does not answer gives everything to somebody else later.
+        // A broker that does not answer delivers everything to another consumer later.
         let _ = tokio::time::timeout(FAREWELL, quiet).await;
         let events = std::mem::take(&mut *crate::lock(&self.events));
         let events = join_all(events.iter().map(|link| link.close()));
@@ -288,7 +290,7 @@ impl<T: Message> Queue<T> for RabbitQueue<T> {
     }
 }
 
-/// Items in somebody's hands; no longer when dropped.
+/// Counts unacknowledged items until dropped.
 struct UnackedItems {
     halves: Arc<Halves>,
     items: usize,

@@ -79,7 +79,7 @@ impl Session {
         self.lock().tags.arrived(tag);
     }
 
-    /// The broker shall know what became of a delivery. Returns at once: AMQP answers nothing to it.
+    /// Reports the outcome of a delivery to the broker. Returns at once: AMQP has no reply to it.
     pub(super) fn settle(&self, tag: u64, settling: Settling) -> Result<(), BrokerError> {
         if self.is_over() {
             return Err(BrokerError::ReceiptGone);

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-/// What becomes of a delivery.
+/// The outcome of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Settling {
     /// Done with.
     Acked,
     /// Given up by its receiver; counts towards the delivery limit.
     Returned,
-    /// Nobody saw it. From RabbitMQ 4.3 on it does not count towards the delivery limit.
+    /// It was not taken. From RabbitMQ 4.3 on it does not count towards the delivery limit.
     Unseen,
     /// Cannot be read.
     Buried,

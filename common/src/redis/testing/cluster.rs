@@ -134,7 +134,7 @@ impl Clustered {
         owner.unwrap()
     }
 
-    /// Waits until another server than this one, which may stand still, has a slot; returns which.
+    /// Waits until another server than this one, which may be frozen, has a slot; returns which.
     pub fn wait_for_another(&self, old: usize, slot: Slot) -> usize {
         let mut found = None;
         wait_for("a replica is elected", || {

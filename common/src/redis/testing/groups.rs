@@ -63,7 +63,8 @@ impl Watched {
         }
     }
 
-    /// Waits until everybody knows everybody; returns which server is the master: on a loaded machine it may have changed.
+    /// Waits until all servers and sentinels know each other; returns which server is the master: on a loaded machine
+    /// it may have changed.
     pub fn settled(&self) -> usize {
         wait_for("all sentinels agree", || self.master().is_some());
         self.wait_until_known();
@@ -87,7 +88,7 @@ impl Watched {
         self.servers.iter().position(|server| agreed && server.port.to_string() == port)
     }
 
-    /// Waits until another server than `old`, which may stand still, is the master and says so itself; returns which.
+    /// Waits until another server than `old`, which may be frozen, is the master and says so itself; returns which.
     pub fn wait_for_another(&self, old: usize) -> usize {
         wait_for("another server is the master", || {
             let another = self.master().filter(|master| *master != old);

@@ -1,4 +1,5 @@
-//! Clusters: each part is found, also after its slot moved or its master was lost, and nobody waits for a server that is away.
+//! Clusters: each part is found, also after its slot moved or its master was lost, and no caller waits for a server
+//! that is away.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;

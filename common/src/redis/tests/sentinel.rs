@@ -78,7 +78,7 @@ async fn a_sentinel_that_stands_still_or_names_another_master_changes_nothing() 
         format!("redis-sentinel://{}/?sentinelServiceName={SERVICE}", hosts.join(","))
     };
     let [one, two, three] = [0, 1, 2].map(|at| group.sentinels[at].port);
-    // Two of four name the right one, one names another, and the first stands still.
+    // Two of four name the right one, one names another, and the first is frozen.
     group.sentinels[0].signal("STOP");
     let stalls = Stalls::watched();
     let url = hosts(&[one, misled.port, two, three]);

@@ -56,7 +56,7 @@ async fn what_is_taken_stops_nothing_from_coming_where_only_the_untaken_count() 
     for _ in 0..20 {
         taken.push(queue.receive().await.unwrap());
     }
-    // What nobody took is no more than four messages; the others are anybody's.
+    // At most four messages are prefetched and not taken; other consumers can get the rest.
     let (broker, other) = queue.another(10).await;
     for _ in 0..6 {
         other.receive().await.unwrap().ack().await.unwrap();

@@ -37,7 +37,7 @@ impl Bound {
         let namespace = namespace();
         let broker = connected(&namespace, &Metrics::new()).await;
         let mut exchange = broker.events();
-        // Nobody listens: that is fine, and there is an exchange afterwards.
+        // Without a listener: that is fine, and there is an exchange afterwards.
         let published = exchange.publish(&messages(&["entry.new.1"; 300])).await;
         assert_eq!((published.confirmed, published.trouble.is_none()), (300, true), "{:?}", published.trouble);
         let (connection, channel) = bare().await;

@@ -26,7 +26,7 @@ pub(super) fn url() -> String {
     })
 }
 
-/// A namespace of nobody else.
+/// Returns a unique namespace.
 pub(super) fn namespace() -> String {
     format!("test-{:016x}", rand::Rng::next_u64(&mut rand::rng()))
 }

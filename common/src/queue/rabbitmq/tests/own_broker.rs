@@ -132,8 +132,8 @@ type Levels = Arc<Mutex<Vec<Level>>>;
 pub(super) struct Lines {
     levels: Levels,
     _guard: DefaultGuard,
-    /// While there is one ear only, tracing asks the thread that logs a line first, which may be another test's, whether
-    /// anybody listens to it, and believes that for good.
+    /// While there is only one subscriber, tracing checks on the thread that logs a line first, which may be another
+    /// test's, whether the line is wanted, and caches that answer for good.
     _second: Dispatch,
 }
 

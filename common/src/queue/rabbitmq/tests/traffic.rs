@@ -1,4 +1,4 @@
-//! Messages that flow while brokers are disrupted, and what became of them.
+//! Messages that flow while brokers are disrupted, and their outcomes.
 
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
@@ -87,7 +87,7 @@ impl Traffic {
         until("an item goes round", async || round()).await
     }
 
-    /// What stands in the way of the queue now, if anything.
+    /// Returns what blocks the queue now, if anything.
     pub(super) async fn connection_error(&self) -> Option<String> {
         let error = self.queue.check().await.err()?;
         Some(std::error::Error::source(&error).unwrap().to_string())
