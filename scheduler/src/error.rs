@@ -22,7 +22,7 @@ pub enum BackendError {
     /// A login that cannot be sealed; nothing was stored.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// It took longer than anybody may wait.
+    /// It took longer than any caller may wait.
     #[error("nothing was stored within {}", humantime::format_duration(*.0))]
     TooSlow(std::time::Duration),
     /// A queue.

@@ -86,8 +86,8 @@ pub struct Scheduler {
     clock: Arc<dyn Clock>,
 }
 
-/// A loop ended although nobody stopped it. The process must end too: without that loop nothing is polled, and another process
-/// can take over.
+/// A loop ended without being stopped. The process must end too: without that loop nothing is polled, and another
+/// process can take over.
 #[derive(Debug, thiserror::Error)]
 #[error("the scheduler's {name} loop ended before shutdown")]
 pub struct LoopEnded {

@@ -1,8 +1,8 @@
 //! Which addresses and ports may be dialled: the guard against being sent into our own network.
 //!
-//! Judged are the addresses themselves, when they are about to be dialled and again when the connection stands, so that
-//! neither a name that changes its answers nor an odd spelling of an address gets around it. Host names are never judged
-//! by their text; nothing here resolves names or opens connections.
+//! The addresses themselves are checked, when they are about to be dialled and again when the connection is
+//! established, so that neither a name that changes its answers nor an odd spelling of an address gets around it. Host
+//! names are never judged by their text; nothing here resolves names or opens connections.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;

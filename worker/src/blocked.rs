@@ -1,5 +1,5 @@
-//! Sites that answer with a check for people, or with a refusal of robots, in place of the feed: who does it, by the marks that
-//! each leaves in its answers.
+//! Sites that answer with a check for people, or with a refusal of robots, in place of the feed: identifies the
+//! service, by the marks that each leaves in its answers.
 //!
 //! Such a page says nothing of the feed: it is never read as one, nor as the page of one. Nothing here tries to pass a check.
 
@@ -11,7 +11,7 @@ use url::Url;
 /// Bytes of a page that are looked at; these pages are small.
 pub(crate) const OPENING: usize = 64 * 1024;
 
-/// Who says in the head of an answer that it is none of the site's.
+/// Returns the service that says in the head of an answer that the answer is not the site's.
 pub(crate) fn by_head(head: &Parts) -> Option<Blocker> {
     let has = |name: &str| head.headers.contains_key(name);
     match () {
@@ -25,8 +25,8 @@ pub(crate) fn by_head(head: &Parts) -> Option<Blocker> {
     }
 }
 
-/// Whether an answer with this status may be such a page, so that its body is worth a look. Nobody who only
-/// publishes pages on a host gives them such a status, so these pages speak for the host.
+/// Whether an answer with this status may be such a page, so that its body is worth a look. An author who only
+/// publishes pages on a host cannot give them such a status, so these pages speak for the host.
 pub(crate) fn may_block(head: &Parts) -> bool {
     let is = |headers: &HeaderMap, name, expected: &[u8]| {
         let value = headers.get(name).map_or(&b""[..], |value| value.as_bytes());
@@ -62,7 +62,7 @@ const MARKS: [(Blocker, &str); 18] = [
     (Blocker::Reddit, "whoa there, pardner!"),
 ];
 
-/// Who wrote this page, if it is such a page. With a good status anybody may have written it.
+/// Returns the service that wrote this page, if it is such a page. With a good status any author may have written it.
 pub(crate) fn by_page(body: &[u8]) -> Option<Blocker> {
     let text = String::from_utf8_lossy(&body[..body.len().min(OPENING)]);
     if is_cloudflare_code(&text) {
@@ -77,7 +77,7 @@ fn is_cloudflare_code(text: &str) -> bool {
     code.is_some_and(|rest| rest.len() == 3 && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Who sends us to a form for people by this redirect.
+/// Returns the service that sends us to a form for people by this redirect.
 pub(crate) fn by_redirect(to: &Url) -> Option<Blocker> {
     let is_form =
         |path: &str| ["/privacy/consent", "/login_required", "/safe-mode"].iter().any(|form| path.starts_with(form));

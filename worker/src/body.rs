@@ -1,9 +1,9 @@
 //! A body from the wire into memory, within limits of bytes and time, and within what all fetches together may hold.
 //!
-//! Beyond `fetch.large_body_bytes` a body needs one of a few places, of which each host may have one. While it waits nothing
-//! is read, so that the server waits too and nothing piles up, and the time is not the server's. Once it has a place, it must
-//! arrive at a least rate, so that a few slow servers cannot keep everybody else's large bodies out. Bytes stay as they came:
-//! [`crate::decode`] does the rest.
+//! Beyond `fetch.large_body_bytes` a body needs one of a few places, of which each host may have one. While it waits
+//! nothing is read, so that the server waits too and nothing piles up, and the time is not the server's. Once it has a
+//! place, it must arrive at a least rate, so that a few slow servers cannot keep all other large bodies out. Bytes stay
+//! as they came: [`crate::decode`] does the rest.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -113,7 +113,7 @@ pub(crate) enum BodyError<E> {
     Late,
     /// It came more slowly than [`WireLimits::least_rate`].
     Slow,
-    /// Other large bodies had all places for too long: nobody's fault over there.
+    /// Other large bodies had all places for too long: not the server's fault.
     NoSlot,
     /// The connection broke, or the body contradicts its framing.
     Broken(E),

@@ -1,10 +1,10 @@
 //! The second, wider budget beside that of hosts: the requests of this worker to one address, and to all names of one
 //! domain.
 //!
-//! A host is a name. A server with a thousand names, or a domain under which anybody makes names, would get a thousand
-//! requests a second by the pace of hosts alone. Addresses are counted when they are dialled, IPv6 by /64; a domain is
-//! what is registered under a public suffix, and counts where no host rule covers it. What exceeds the budget is put
-//! off, each request a little later than the one before.
+//! A host is a name. A server with a thousand names, or a domain under which anyone can create names, would get a
+//! thousand requests a second by the pace of hosts alone. Addresses are counted when they are dialled, IPv6 by /64; a
+//! domain is what is registered under a public suffix, and counts where no host rule covers it. What exceeds the budget
+//! is put off, each request a little later than the one before.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -74,7 +74,7 @@ impl Budgets {
         Arc::new(Budgets { gap, parallel: config.address_parallel, exempt, units: Mutex::default() })
     }
 
-    /// Who an address is counted with; `None`: it is exempt.
+    /// Returns the unit that counts an address; `None`: it is exempt.
     pub(crate) fn address(&self, address: IpAddr) -> Option<Unit> {
         let address = match address {
             IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
@@ -92,7 +92,7 @@ impl Budgets {
         }))
     }
 
-    /// Who a name is counted with; `None` for a public suffix itself.
+    /// Returns the unit that counts a name; `None` for a public suffix itself.
     pub(crate) fn domain(&self, name: &str) -> Option<Unit> {
         let domain = psl::domain_str(name).filter(|_| !self.gap.is_zero())?;
         Some(Unit::Domain(domain.into()))

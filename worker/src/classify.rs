@@ -31,7 +31,7 @@ pub enum Head {
 pub struct Asked {
     /// Its request carried validators.
     pub conditional: bool,
-    /// Its request asked for a delta.
+    /// Its request accepted a delta.
     pub delta: bool,
     /// Its URL speaks for the feed's own: no temporary redirect led there.
     pub permanent: bool,

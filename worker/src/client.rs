@@ -78,7 +78,7 @@ pub(crate) fn build(config: &FetchConfig, guard: AddressGuard, setup: &FetchSetu
         .pool_idle_timeout(IDLE_CONNECTION)
         .pool_max_idle_per_host(1)
         .http1_title_case_headers(true)
-        // old servers' habits; they hurt nobody where no proxy reads the answer otherwise
+        // old servers' habits; harmless where no proxy reads the answer differently
         .http1_allow_obsolete_multiline_headers_in_responses(true)
         .http1_allow_spaces_after_header_name_in_responses(true)
         .http1_ignore_invalid_headers_in_responses(true)
@@ -134,7 +134,7 @@ fn check_limits(config: &FetchConfig) -> Result<(), FetchSetupError> {
     at_least("fetch.large_bodies", config.large_bodies, 1)
 }
 
-/// Who we are; also checks the texts of host rules.
+/// Returns our `User-Agent`; also checks the texts of host rules.
 pub(crate) fn user_agent(config: &FetchConfig, rules: &HostRules) -> Result<UserAgent, FetchSetupError> {
     for rule in rules.all() {
         if let Some(text) = rule.user_agent.as_ref().filter(|text| HeaderValue::from_str(text).is_err()) {

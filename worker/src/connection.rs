@@ -32,10 +32,10 @@ pub(crate) struct Connection {
     _open: OpenConnection,
 }
 
-/// Who is at the other end, for those who send over the connection.
+/// The server at the other end, for the code that sends over the connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// Who its requests are counted with, if anybody.
+    /// The unit that counts its requests, if any.
     pub(crate) unit: Option<Unit>,
     /// The server requested fewer requests.
     pub(crate) calm: Calm,

@@ -1,7 +1,8 @@
 //! Content codings (RFC 9110, section 8.4): from the bytes on the wire to the document, within limits.
 //!
-//! Works on a whole body in memory and uses the processor, so it belongs on a blocking thread; how many bodies are decoded
-//! at once, and with that the memory of the decoders' windows, is bounded by who calls it. Charsets are the parser's.
+//! Works on a whole body in memory and uses the processor, so it belongs on a blocking thread; how many bodies are
+//! decoded at once, and with that the memory of the decoders' windows, is bounded by the caller. The parser handles
+//! charsets.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::time::Instant;

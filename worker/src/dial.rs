@@ -36,7 +36,7 @@ pub(crate) struct DialSetup {
     pub(crate) resolver: Resolver,
     pub(crate) guard: AddressGuard,
     pub(crate) tls: TlsConnector,
-    /// Until the connection stands, TLS included.
+    /// Until the connection is established, TLS included.
     pub(crate) connect_timeout: Duration,
     /// Longest silence of a connection that is being read.
     pub(crate) idle_timeout: Duration,
@@ -282,7 +282,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_that_refuses_does_not_hide_the_next_one() {
-        // Nobody else listens on this port, at the first address either.
+        // Nothing else listens on this port, at the first address either.
         let reserved = common::testing::Port::reserved();
         let port = reserved.number();
         let _listener = tokio::net::TcpListener::bind(("127.0.0.2", port)).await.unwrap();

@@ -126,7 +126,7 @@ pub(crate) fn announced_in(text: &str, page_url: &Url, deadline: Option<Instant>
 /// kinds, Hugo, Ghost.
 const USUAL_PLACES: [&str; 6] = ["/feed", "/feed.xml", "/rss.xml", "/atom.xml", "/index.xml", "/rss"];
 
-/// URLs of a page's site that may be feeds though nobody announced them, the likeliest first.
+/// URLs of a page's site that may be feeds although no page announces them, the likeliest first.
 pub(crate) fn usual_places(page: &FeedUrl) -> impl Iterator<Item = FeedUrl> {
     let page = page.clone();
     let place = move |path: &str| String::from(page.as_url().join(path).ok()?).parse().ok();
@@ -148,7 +148,7 @@ fn announcement(tag: &StartTag<()>, base: &Url) -> Option<AnnouncedFeed> {
         | "application/x.atom+xml"
         | "application/x-atom+xml"
         | "application/x-rss+xml" => relations.contains("alternate") || relations.contains("feed"),
-        // JSON Feed 1.0 asked for this type, and many other things have it
+        // JSON Feed 1.0 requires this type, and many other things have it
         "application/json" => relations.contains("alternate") && last_segment(&href).contains("feed"),
         "text/xml" | "application/xml" => relations.contains("alternate") || relations.contains("feed"),
         // the relation alone, as HTML 5 once had it; of a page it is microformats' own announcement
@@ -178,7 +178,7 @@ fn last_segment(href: &str) -> String {
     path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase()
 }
 
-/// Weblogs announce the feed of their comments beside that of their posts, and hardly anybody means the former.
+/// Weblogs announce the feed of their comments beside that of their posts, and people rarely mean the former.
 fn is_about_comments(feed: &AnnouncedFeed) -> bool {
     let title = feed.title.as_deref().unwrap_or_default().to_ascii_lowercase();
     let path = feed.url.as_url().path().to_ascii_lowercase();

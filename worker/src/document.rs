@@ -35,7 +35,7 @@ pub(crate) struct Answer {
     pub(crate) delta: bool,
 }
 
-/// The links of a response's head that say who pushes it (WebSub, section 4).
+/// The links of a response's head that name its hub (WebSub, section 4).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Announced {
     /// The first `rel=hub`.
@@ -52,7 +52,7 @@ pub(crate) struct ReadLimits {
     pub(crate) max_report_bytes: usize,
 }
 
-/// What a body came to.
+/// The result of reading a body.
 pub(crate) struct Read {
     pub(crate) outcome: Outcome,
     /// How many it has after decoding.
@@ -66,7 +66,7 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    /// One that came to nothing that leads on.
+    /// Returns a result without a link to follow.
     pub(crate) fn ended(outcome: Outcome, bytes: u64) -> Self {
         Read { outcome, bytes, announced: Vec::new(), lead: None, is_page: false }
     }
@@ -114,8 +114,8 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
         Err(_) if limits.parse.is_late() => Failure::from(ParseError::late()).into(),
         Err(error) => {
             announced = announced_by(&body, content_type, &answer.url, &limits.parse);
-            // Anybody can publish a page with such a mark: with a good status it says nothing of the host, and of a page that
-            // announces feeds nothing at all.
+            // Any author can publish a page with such a mark: with a good status it says nothing of the host, and of a
+            // page that announces feeds nothing at all.
             let by = if announced.is_empty() { blocked::by_page(&body) } else { None };
             if let Some(by) = by {
                 return Read::ended(Failure::looks_blocked(by).into(), bytes);
@@ -123,7 +123,7 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
             lead = lead_of(&body, &announced, &limits.parse);
             is_page = discover::is_page(&body, content_type);
             match answer.codings.unknown {
-                // What nobody can read is not to be mistaken for something else.
+                // An unreadable body must not be mistaken for something else.
                 Some(unknown) if !is_page => Failure::from(DecodeError::Unknown(unknown)).into(),
                 _ => Failure::from(error).into(),
             }

@@ -66,12 +66,12 @@ impl Failure {
         Failure { kind, detail: detail.into() }
     }
 
-    /// Somebody answered in place of the site.
+    /// A service answered in place of the site.
     pub(crate) fn blocked(by: Blocker) -> Self {
         Failure::new(FailureKind::Blocked, format!("a check for people or a block answers in place of the feed ({by})"))
     }
 
-    /// A page with a good status bears the mark of such an answer, which anybody could have written into it.
+    /// A page with a good status bears the mark of such an answer, which any author could have written into it.
     pub(crate) fn looks_blocked(by: Blocker) -> Self {
         let detail = format!("no feed, but what looks like a check for people or a block ({by}), with a good status");
         Failure::new(FailureKind::NotAFeed, detail)

@@ -38,7 +38,8 @@ pub trait FetchFeed: Send + Sync {
     /// Fetches a job's feed and reads what came. Ends by `hops.deadline`.
     async fn fetch(&self, job: &FetchJob, hops: &Hops<'_>) -> Fetched;
 
-    /// Reads what a hub delivered for a job's feed, as if a fetch had brought it. Where nothing is read, the feed is polled instead.
+    /// Reads what a hub delivered for a job's feed, like a fetched document. Where nothing is read, the feed is polled
+    /// instead.
     async fn read_pushed(&self, job: &FetchJob, _: &PushedBody) -> Fetched {
         Fetched::unasked(Outcome::Deferred { until: job.expires })
     }

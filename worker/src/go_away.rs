@@ -12,7 +12,7 @@ const FIELDS: usize = 8;
 const GOAWAY: u8 = 7;
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// Whether the server asked for calm; shared with those who send.
+/// Whether the server requested fewer requests; shared with the code that sends them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calm(Arc<AtomicBool>);
 

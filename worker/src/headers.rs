@@ -36,8 +36,8 @@ pub fn to_value(text: &str) -> Option<HeaderValue> {
 
 /// How long the answer stays fresh, counted from the start of its request: `Cache-Control: max-age` less `Age`, else
 /// `Expires` less `Date` (RFC 9111, section 4.2). Zero for an answer that forbids reuse or says it with garbage; `None`
-/// when it says nothing. `s-maxage` is for shared caches, which a feed reader is not. With `im`, which only answers to `A-IM` have,
-/// `no-store` speaks to those who do not know that field (RFC 3229, section 10.8.3).
+/// when it says nothing. `s-maxage` is for shared caches, which a feed reader is not. With `im`, which only answers to
+/// `A-IM` have, `no-store` is meant for caches that do not know that field (RFC 3229, section 10.8.3).
 pub fn freshness(headers: &HeaderMap, received: Timestamp) -> Option<Duration> {
     let cache_control = CacheControl::of(headers);
     if cache_control.forbids_reuse {
@@ -53,8 +53,8 @@ pub fn freshness(headers: &HeaderMap, received: Timestamp) -> Option<Duration> {
     Some(lifetime.min(Duration::from_secs(MAX_DELTA_SECONDS)))
 }
 
-/// Is what a 226 brought the feed with some entries left out, and nothing else that would have to be undone first (RFC 3229,
-/// section 10.5.2)?
+/// Returns whether the body of a 226 is the feed with some entries left out, and nothing else that would have to be
+/// undone first (RFC 3229, section 10.5.2).
 pub fn is_feed_delta(headers: &HeaderMap) -> bool {
     let manipulations: Vec<&[u8]> =
         headers.get_all("im").iter().flat_map(|value| split_outside_quotes(value.as_bytes())).collect();

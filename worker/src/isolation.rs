@@ -1,4 +1,4 @@
-//! Isolation of suspects: feeds whose earlier start brought no report.
+//! Isolation of suspects: feeds whose earlier start has no report.
 //!
 //! When a process dies, every feed that was being fetched is a suspect. A suspect is then fetched with few other suspects beside
 //! it, and one that was there twice, alone: so the feed that kills its worker is found, and no other one is blamed.
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use common::host_gate::Isolation;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock, Semaphore};
 
-/// Suspects side by side. More would make suspects of more feeds at the next death; fewer would keep the feeds of a worker that
-/// was killed by somebody waiting for each other.
+/// Suspects side by side. More would make suspects of more feeds at the next death; with fewer, the feeds of a worker
+/// that a person killed would wait for each other.
 const FEW: usize = 4;
 
 /// Keeps fetches apart. Clones share it.

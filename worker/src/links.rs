@@ -72,7 +72,7 @@ impl<'f> Link<'f> {
     }
 }
 
-/// Where the first of these bytes stands that is not quoted, or the end.
+/// Returns the position of the first of these bytes that is not quoted, or the end.
 fn end_outside_quotes(text: &str, end: u8) -> usize {
     let (mut is_quoted, mut is_escaped) = (false, false);
     for (at, byte) in text.bytes().enumerate() {

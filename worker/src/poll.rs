@@ -57,7 +57,7 @@ pub enum Polled {
     Report(Box<FetchReport>, Option<PendingRelease>),
     /// Reported by an earlier delivery, or so late that its lease has ended: acknowledge and forget.
     Nothing,
-    /// An earlier start brought no report: poll it again in this isolation.
+    /// An earlier start has no report: poll it again in this isolation.
     Suspect(Isolation),
 }
 

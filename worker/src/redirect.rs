@@ -40,7 +40,7 @@ pub struct Chain {
 pub(crate) struct About {
     pub(crate) name: Option<String>,
     pub(crate) page: Option<String>,
-    /// The actor's own URL, by its own word.
+    /// The actor's own URL, as its document says.
     #[serde(default)]
     pub(crate) actor: Option<FeedUrl>,
 }
@@ -105,7 +105,7 @@ impl Chain {
         self.probe = Some(probe);
     }
 
-    /// Was only the feed's own URL asked so far?
+    /// Returns whether only the feed's own URL was requested so far.
     pub fn is_at_start(&self) -> bool {
         self.visited.len() == 1
     }
@@ -163,12 +163,12 @@ impl Chain {
         let Some(target) = self.current().as_url().join(link).ok().and_then(|url| fetchable(url).ok()) else {
             return false;
         };
-        // the first one may be the same URL, asked for something else
+        // the first one may be the same URL, requested with another media type
         let known = self.leads > 0 && self.visited.contains(&target);
         if known || self.leads >= MAX_LEADS {
             return false;
         }
-        // The same URL, asked in another way, still speaks for the feed.
+        // The same URL, requested in another way, still speaks for the feed.
         let stays = target == *self.current();
         (self.permanent, self.unbroken) = (self.permanent && stays, self.unbroken && stays);
         self.leads += 1;

@@ -21,7 +21,7 @@ const MESSAGE_BYTES: usize = 1 << 20;
 /// Messages of reports on their way at once.
 const UNCONFIRMED: usize = 16;
 
-/// A report on its way, and whom to tell when it is safe.
+/// A report to be published, and the sender that signals when it is safe.
 pub(crate) type Outgoing = (FetchReport, oneshot::Sender<()>);
 
 /// Publishes what is finished, in batches, several at once, until every sender is gone. A report that cannot be published
@@ -38,7 +38,7 @@ pub(crate) async fn publish_reports(
             biased;
             Some(()) = publishing.next() => {}
             first = outgoing.recv(), if publishing.len() < UNCONFIRMED => match first {
-                // While others are on their way, nobody is kept waiting by what is gathered here.
+                // While other reports are in flight, gathering here delays no report.
                 Some(first) => {
                     let (batch, confirms) = gather(first, &mut outgoing, &config).await;
                     publishing.push(publish(&*reports, batch, confirms, &failing));
@@ -66,7 +66,7 @@ async fn publish(
                     tracing::info!("reports are published again");
                 }
                 for confirm in confirms {
-                    // Nobody waits any more when the job's task was dropped: its lease repairs that.
+                    // The receiver is gone when the job's task was dropped: its lease repairs that.
                     let _ = confirm.send(());
                 }
             }

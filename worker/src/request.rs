@@ -1,4 +1,4 @@
-//! What our requests look like: who we say we are, what we accept, and what makes a request conditional.
+//! What our requests look like: how we identify ourselves, what we accept, and what makes a request conditional.
 //!
 //! Pure. Nothing here is sent; [`crate::fetch`] does that.
 
@@ -22,7 +22,7 @@ const ACCEPT_ACTIVITIES: &str =
 
 const ACCEPT_ENCODING: &str = "gzip, br, zstd, deflate";
 
-/// Who we are, in the `User-Agent` field.
+/// The `User-Agent` field.
 #[derive(Clone, Debug)]
 pub struct UserAgent {
     version: String,
@@ -59,7 +59,7 @@ pub fn fields(user_agent: &str, validators: &Validators) -> HeaderMap {
     fields
 }
 
-/// Proves who we are (RFC 9421).
+/// Proves our identity (RFC 9421).
 pub(crate) fn sign(fields: &mut HeaderMap, key: &BotKey, url: &Url, now: Timestamp) {
     let Signature { input, signature } = key.sign_request(url, now);
     let signed = [("signature-agent", key.agent().to_owned()), ("signature-input", input), ("signature", signature)];

@@ -12,7 +12,7 @@ use crate::address::InvalidPorts;
 pub struct FetchSetup {
     /// Root certificates beside the machine's.
     pub extra_roots: Vec<CertificateDer<'static>>,
-    /// Names that are answered without asking, in the format of `/etc/hosts`.
+    /// Names that are resolved without a query, in the format of `/etc/hosts`.
     pub hosts: String,
     /// Signs every request.
     pub bot_key: Option<Arc<BotKey>>,

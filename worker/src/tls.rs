@@ -55,8 +55,8 @@ pub(crate) fn client_config(extra_roots: &[CertificateDer<'static>], servers: us
     Ok(config)
 }
 
-/// rustls' own verifier, which decides everything. A certificate that it refused is looked at once more, for the name of the
-/// failure alone: one that nobody but itself signed is another mistake than one of an authority that we do not know.
+/// rustls' own verifier, which decides everything. A certificate that it refused is looked at once more, for the name
+/// of the failure alone: a self-signed certificate is another mistake than one of an unknown authority.
 #[derive(Debug)]
 struct Naming(Arc<WebPkiServerVerifier>);
 

@@ -269,7 +269,7 @@ fn pages_as_large_as_the_limits_allow_cost_a_second_at_most() {
 /// Bytes on the wire that `fetch.max_wire_bytes` allows.
 const WIRE: usize = LARGE / 2;
 
-/// Bytes that no coding makes shorter, those that a few bits stand for each, and those that are mostly repeated.
+/// Bytes that no coding makes shorter, bytes that take a few bits each, and bytes that are mostly repeated.
 fn bodies() -> [(&'static str, Vec<u8>); 3] {
     let mut state = 1_u64;
     let mut random = || {

@@ -3,7 +3,7 @@
 //! The states are those of the HTML standard's tokenizer (sections 13.2.5.8 and 13.2.5.32 to 13.2.5.40) without what they
 //! collect, so that a tag ends here exactly where it ends there.
 
-/// The position in a tag that began with `<a` or `</a`.
+/// The tokenizer's state in a tag that began with `<a` or `</a`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tag {
     state: State,

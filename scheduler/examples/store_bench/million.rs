@@ -121,7 +121,7 @@ async fn store(folder: &Path) -> anyhow::Result<()> {
 
 /// Starts the program over that store. Nothing is due, so that only the number of feeds makes a difference.
 fn process(folder: &Path, program: &Path) -> anyhow::Result<()> {
-    // Free a moment ago; somebody else taking it meanwhile shows as a program that does not start.
+    // Free a moment ago; if another process takes it meanwhile, the program does not start.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let begun = Instant::now();
     let mut command = Command::new(program);

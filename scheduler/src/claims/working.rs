@@ -112,8 +112,8 @@ impl Fleet {
         world.works.push(work);
     }
 
-    /// Whether this request may start, as an observer who sees everything would say. Clocks may disagree by the skew, which
-    /// moves the ends of permits; gaps and holds are by the gate's clock.
+    /// Returns whether this request may start, judged by an observer that sees everything. Clocks may disagree by the
+    /// skew, which moves the ends of permits; gaps and holds are by the gate's clock.
     fn judge(&self, world: &mut World, job: &FetchJob, started: i64) {
         let (feed, version, skew) = (job.feed.0, job.version.0, self.skew);
         let flying: Vec<&Work> = world.works.iter().filter(|work| work.flies(world.now + skew)).collect();

@@ -74,7 +74,7 @@ pub(super) enum Task {
 pub(super) enum Phase {
     /// The request is in flight.
     Fetching,
-    /// The hold that the server asked for is set on the gate.
+    /// The hold that the server requested is set on the gate.
     Holding,
     /// The broker has confirmed the report.
     Published,

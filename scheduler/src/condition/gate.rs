@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use common::time::Timestamp;
 
-/// Shared by the loop that opens the gate and those who report it.
+/// Shared by the loop that opens the gate and the code that reports it.
 #[derive(Debug, Default)]
 pub struct GateState(Mutex<Option<Closed>>);
 

@@ -16,7 +16,7 @@ pub struct ConfigSource {
     pub read: Box<dyn Fn() -> Result<Config, String> + Send + Sync>,
 }
 
-/// What is in force, and how it came to be. Each decision takes a snapshot.
+/// The configuration in force, and its source. Each decision takes a snapshot.
 #[derive(Debug)]
 pub struct LiveConfig {
     /// As this scheduler was started.
@@ -48,7 +48,7 @@ pub struct Accepted {
     pub hash: String,
     /// When they were accepted.
     pub at: Timestamp,
-    /// Who brought them.
+    /// Their source.
     pub by: String,
 }
 
@@ -80,7 +80,7 @@ impl LiveConfig {
         Arc::clone(&self.read().config)
     }
 
-    /// Returns what is in force and how it came to be.
+    /// Returns the configuration in force and its source.
     pub fn in_force(&self) -> InForce {
         self.read().clone()
     }

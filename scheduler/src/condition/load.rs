@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The load, shared by those who measure it and those who decide by it.
+/// The load, shared by the code that measures it and the code that decides by it.
 #[derive(Debug, Default)]
 pub struct Load(AtomicU64);
 

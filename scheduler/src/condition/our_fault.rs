@@ -2,8 +2,8 @@
 //! ways that our own network can cause. Then no feed is penalised, and polling slows to a probe until hosts answer
 //! again.
 //!
-//! Nobody leads: each scheduler judges by the reports that it settles itself, an even share of all. What follows for a feed is
-//! [`common::policy::spare`]'s business.
+//! There is no leader: each scheduler judges by the reports that it settles, an even share of all.
+//! [`common::policy::spare`] decides what follows for a feed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
@@ -21,13 +21,13 @@ const WINDOW: Duration = Duration::from_secs(60);
 const MANY_HOSTS: usize = 8;
 /// ... or this many failed and none answered: a desktop polls few hosts.
 const FEW_HOSTS: usize = 3;
-/// More hosts than these tell nothing new, and are not remembered.
+/// The maximum number of hosts to remember: more would show nothing new.
 const MOST_HOSTS: usize = 2_000;
 /// With more than this many hosts, old ones are removed at this interval: doing so at every answer would cost more than storing it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The number of answers in a row that end it.
 const ANSWERS: usize = 4;
-/// Polls a second while it lasts: to notice its end, and to bother nobody whom we cannot hear.
+/// Polls a second while it lasts: to notice its end, and to bother no server whose responses do not reach us.
 pub(crate) const PROBES_PER_SECOND: f64 = 1.0;
 
 /// What this scheduler knows of our own network. Shared.

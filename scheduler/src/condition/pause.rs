@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-/// Whether a person paused all polling. Shared by the dispatcher and those who pause.
+/// Whether a person paused all polling. Shared by the dispatcher and the code that pauses.
 #[derive(Debug, Default)]
 pub struct Pause(Mutex<State>);
 

@@ -1,8 +1,8 @@
 //! The price of a poll, as this scheduler knows it, and what it sees of demand between two looks at it.
 //!
-//! The price itself stands in the store, so that all schedulers decide by the same one and a restart changes nothing. Nobody
-//! leads: each scheduler corrects the price once a minute by what it saw itself, and a correction of a price that another
-//! has just changed is dropped. [`common::policy::price`] says what a price should be.
+//! The price itself is in the store, so that all schedulers decide by the same one and a restart changes nothing. No
+//! scheduler leads: each one corrects the price once a minute by what it saw itself, and a correction of a price that
+//! another has just changed is dropped. [`common::policy::price`] says what a price should be.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use common::time::Timestamp;
 use crate::condition::pace;
 use store::{Store, StoreError};
 
-/// Shared by those who decide by the price, those who see demand, and the one who corrects it.
+/// Shared by the code that decides by the price, the code that sees demand, and the loop that corrects the price.
 #[derive(Debug)]
 pub struct Price {
     /// The bits of a float.
@@ -86,8 +86,8 @@ impl Price {
         self.now.store(price.to_bits(), Ordering::Relaxed);
     }
 
-    /// Corrects the price by what was seen since the last call. `backlog`: feeds that are due and wait for no host. Without
-    /// a single start there is nothing to judge by: a fleet that is paused or cut off is not overloaded.
+    /// Corrects the price by what was seen since the last call. `backlog`: feeds that are due and wait for no host.
+    /// Without a single start no judgement is possible: a fleet that is paused or cut off is not overloaded.
     pub async fn correct(
         &self,
         store: &dyn Store,
@@ -113,7 +113,7 @@ impl Price {
 }
 
 impl PriceInputs {
-    /// Polls a second that are wanted, and that can be made; `None` when there is nothing to judge by.
+    /// Polls a second that are wanted, and that can be made; `None` when no judgement is possible.
     fn measure(&self, backlog: usize, now: Timestamp, config: &Config) -> Option<(f64, Option<f64>)> {
         let (since, before) = self.last?;
         let seconds = now.since(since).as_secs_f64();

@@ -19,7 +19,7 @@ use store::HostRefusal;
 
 /// Refusals that are further apart do not belong together: a feed of one reader is polled every ten hours or so.
 const WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
-/// What must be seen before the host is to blame: three feeds that a status refuses. A page against robots stands before the
+/// What must be seen before the host is to blame: three feeds that a status refuses. A page against robots covers the
 /// whole site, and counts twice: two feeds are enough.
 const ENOUGH: u32 = 3;
 const PAGE_COUNTS: u32 = 2;
@@ -58,7 +58,7 @@ pub(crate) enum Word {
 }
 
 impl Refusals {
-    /// Takes in what became of a fetch: the feed as it was before, and the report.
+    /// Takes in the outcome of a fetch: the feed as it was before, and the report.
     pub(crate) fn hear(&self, feed: &Feed, report: &FetchReport, now: Timestamp) -> Option<Word> {
         // What another host said at the end of a redirect is not this one's word.
         let host = Some(report.answering_host()).filter(|host| **host == feed.host)?;

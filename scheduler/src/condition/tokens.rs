@@ -1,6 +1,6 @@
 //! The tokens in force: those of this process's own configuration, as it was read last.
 //!
-//! They do not travel through the store, as the policy does: it would give everybody who reads the database what opens the API.
+//! They do not travel through the store, as the policy does: every reader of the database could then open the API.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -21,8 +21,8 @@ impl Tokens {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes over the tokens of a configuration that was read again; returns whether they differ. Without any, the ones before stay:
-    /// a process that others reach would answer everybody.
+    /// Takes over the tokens of a configuration that was read again; returns whether they differ. Without any, the ones
+    /// before stay: a process that others can reach would answer every caller.
     pub fn replace(&self, config: &Config) -> bool {
         let mut tokens = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let differ = !config.api.tokens.is_empty() && **tokens != *config.api.tokens;

@@ -1,9 +1,9 @@
 //! Whether polling makes progress: the alarm behind `/healthz`.
 //!
-//! Every other check asks whether a server answers. This one asks for the result: when feeds have been due for several
-//! leases and not one report has arrived in that time, although nothing is known that would explain it, the process itself is
-//! stuck, and a restart is better than waiting. So it is when nobody knows for as long whether feeds are due, because a call
-//! fails that its server would answer.
+//! Every other check tests whether a server answers. This one tests the result: when feeds have been due for several
+//! leases and not one report has arrived in that time, although nothing is known that would explain it, the process
+//! itself is stuck, and a restart is better than waiting. The same applies when it is unknown for as long whether feeds
+//! are due, because a call fails that its server would answer.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -50,7 +50,8 @@ impl Watchdog {
         self.judge_at(due, lease, Instant::now())
     }
 
-    /// Judges that nobody knows whether feeds are due, for this reason, which is the process's own. Returns whether the alarm is on.
+    /// Notes that it is unknown whether feeds are due, for this reason, which lies in this process. Returns whether the
+    /// alarm is on.
     pub(crate) fn judge_failure(&self, why: &str, lease: Duration) -> bool {
         self.judge_failure_at(why, lease, Instant::now())
     }

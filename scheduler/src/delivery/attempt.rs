@@ -41,7 +41,7 @@ pub(super) struct Attempts {
 /// How an attempt ended.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// There is nothing to send up to this number.
+    /// Nothing is to be sent up to this number.
     Nothing(i64),
     /// The events wait for others.
     Later {
@@ -63,7 +63,7 @@ pub(super) enum Ended {
     },
     /// Nothing is delivered before the subscriber has answered.
     Unanswered,
-    /// Somebody else has the subscription, or it was changed, disabled or removed.
+    /// Another process has the subscription, or it was changed, disabled or removed.
     Lost,
     /// The store did not answer.
     Unstored(String),
@@ -116,7 +116,7 @@ struct Batch {
     first: i64,
     count: u32,
     body: Body,
-    /// There is nothing more behind it up to this number.
+    /// No further event follows up to this number.
     looked: Option<i64>,
 }
 
@@ -160,7 +160,7 @@ impl Attempts {
         }
     }
 
-    /// Waits for its turn, and reads the next events. `None`: the process stops.
+    /// Waits for its slots, and reads the next events. `None`: the process stops.
     async fn prepared<'a>(&self, task: &'a Task) -> Result<Option<(Next, SemaphorePermit<'a>, Slot)>, String> {
         let lane = self.lanes.lane(task.way());
         let Some((target_slot, mut slot)) = entered(lane, task).await else { return Ok(None) };
@@ -343,8 +343,8 @@ impl Attempts {
     }
 }
 
-/// Waits for a slot of the lane and one of the target. Nobody waits for one of them with the other in hand: subscriptions in the
-/// quick lane do not wait because others with the same target wait for the slow one.
+/// Waits for a slot of the lane and one of the target. No attempt waits for one of them while it holds the other:
+/// subscriptions in the quick lane do not wait because others with the same target wait for the slow one.
 async fn entered<'a>(lane: &Lane, task: &'a Task) -> Option<(SemaphorePermit<'a>, Slot)> {
     let _turn = task.target.turn(task.way()).await;
     loop {

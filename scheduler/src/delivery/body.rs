@@ -51,7 +51,7 @@ pub(super) fn written(
     topic: Option<&Topic<'_>>,
     events: Vec<Event>,
 ) -> Body {
-    // Texts and numbers: there is nothing in it that JSON or XML could not say.
+    // Only texts and numbers, which JSON and XML can always represent.
     match format {
         DeliveryFormat::Feedfleet => {
             let timestamp = events.last().map_or(Timestamp::EPOCH, |event| event.at);

@@ -16,7 +16,7 @@ pub(super) struct Held {
     pub(super) filter: EventFilter,
     pub(super) url: Url,
     pub(super) target: Arc<Target>,
-    /// A request is in flight, or waits for its turn. It is cancelled when this is dropped.
+    /// A request is in flight, or waits for its slots. It is cancelled when this is dropped.
     pub(super) running: Option<DropGuard>,
     pub(super) is_slow: bool,
     /// When the subscriber's next question is due, at the hub.
@@ -25,7 +25,7 @@ pub(super) struct Held {
     pub(super) delivers: bool,
     /// When it may have something to send; `None`: it waits for an event.
     pub(super) due: Option<Timestamp>,
-    /// There is nothing to send up to this number, but for the events that are gathered.
+    /// Nothing is to be sent up to this number, except for the events that are gathered.
     pub(super) looked: i64,
     /// The number of events that wait for others to share their request.
     pub(super) gathered: Option<u32>,

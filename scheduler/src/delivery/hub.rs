@@ -72,13 +72,13 @@ impl Attempts {
             Word::Later => self.again(of, hub, intent, &answer, delivery).await,
         };
         match stored {
-            // Somebody else was faster: the next look knows more.
+            // Another process was faster: the next look reads its result.
             Ok(()) | Err(BackendError::Store(StoreError::Outdated)) => Ok(Ended::Lost),
             Err(error) => Err(with_causes(&error)),
         }
     }
 
-    /// The subscriber wants what it asked for.
+    /// The subscriber confirmed its request.
     async fn confirmed(
         &self,
         of: &Subscription,

@@ -152,7 +152,7 @@ impl World {
         .await
     }
 
-    /// Stores a good poll of the feed that brought this entry.
+    /// Stores a good poll of the feed with this entry.
     pub(super) async fn entry(&self, feed: FeedId, id: &str) {
         let feed = self.ops.feed(&FeedRef::Id(feed)).await.unwrap().unwrap();
         let now = self.clock.now();
@@ -361,7 +361,7 @@ async fn notifications_are_signed_and_say_how_the_feed_is() {
     assert!(body["_feedfleet"]["status"]["next_due"].is_string(), "{body}");
     assert!(body["items"][0].get("_feedfleet").is_none(), "labels and ids are the operator's: {body}");
 
-    // The lease ends: what comes later is for nobody.
+    // The lease ends: later events are not delivered.
     world.clock.advance(Duration::from_secs(601));
     world.entry(id, "3").await;
     tokio::time::sleep(Duration::from_millis(1_500)).await;

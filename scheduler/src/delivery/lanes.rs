@@ -1,10 +1,10 @@
-//! Who may be in flight: half of all requests are for targets that answered their last request quickly, an eighth for the hub's
-//! questions, the rest for the other targets.
+//! Which requests may be in flight: half of them are for targets that answered their last request quickly, an eighth
+//! for the hub's questions, the rest for the other targets.
 //!
-//! Each lane has its own slots, its own reads of the store, and its own memory for bodies. A quick target's request that takes long
-//! moves over to the slow lane while that has room, and else to the overflow, which has only such requests: many targets that fall
-//! silent at the same time leave the quick lane to the others. Anybody can name a callback that does not answer: questions delay no
-//! deliveries.
+//! Each lane has its own slots, its own reads of the store, and its own memory for bodies. A quick target's request
+//! that takes long moves over to the slow lane while that has room, and else to the overflow, which has only such
+//! requests: many targets that fall silent at the same time leave the quick lane to the others. A stranger can name a
+//! callback that does not answer: questions delay no deliveries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const READS: usize = 4;
 pub(super) struct Lanes {
     quick: Lane,
     slow: Lane,
-    /// Of requests that began in the quick lane. Nobody enters here.
+    /// For requests that began in the quick lane. No request starts here.
     overflow: Lane,
     questions: Lane,
 }

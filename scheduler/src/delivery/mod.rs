@@ -8,8 +8,8 @@
 //! Subscribers of the WebSub hub are subscriptions too: their verifications and notifications go the same way (`hub`),
 //! and their leases end here (`tending`).
 //!
-//! Targets that are slow or fail, and callbacks that are asked whether they want a subscription, use separate parts of the requests
-//! that may be in flight (`lanes`), so that they delay no others.
+//! Targets that are slow or fail, and verifications of callbacks, use separate parts of the requests that may be in
+//! flight (`lanes`), so that they delay no others.
 
 mod attempt;
 mod backoff;

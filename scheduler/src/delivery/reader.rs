@@ -31,7 +31,7 @@ pub(super) async fn next_news(news: &mut Option<mpsc::Receiver<News>>) -> Option
     }
 }
 
-/// Reads the events for all subscriptions, until nobody takes them any more.
+/// Reads the events for all subscriptions, until the receiver is dropped.
 pub(super) async fn read(store: Arc<dyn Store>, sender: mpsc::Sender<News>) {
     let mut reading = FailureLog::new("reading events for subscriptions");
     loop {

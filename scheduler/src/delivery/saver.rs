@@ -29,7 +29,7 @@ impl Saver {
         Saver { store, clock, holder, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
-    /// Stores progress; false if this process does not hold the subscription any more, or somebody changed it.
+    /// Stores progress; false if this process does not hold the subscription any more, or it was changed.
     pub(super) async fn save(&self, advance: Advance) -> Result<bool, Arc<StoreError>> {
         let (answer, mut answered) = oneshot::channel();
         common::lock(&self.waiting).push(Waiting { advance, answer });

@@ -1,5 +1,6 @@
-//! What the hub does beside its subscribers' requests: leases end, feeds of which nobody wants more are released, and subscribers
-//! learn that their feed is gone or the hub closed. Every scheduler does it; a step that another one did already changes nothing.
+//! What the hub does beside its subscribers' requests: leases end, feeds without subscribers are released, and
+//! subscribers learn that their feed is gone or the hub closed. Every scheduler does it; a step that another one did
+//! already changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -58,7 +58,7 @@ pub struct SubscriptionView {
     pub asks: Option<IntentMode>,
     /// When it was added.
     pub created: Timestamp,
-    /// Who added it.
+    /// The caller that added it.
     pub by: String,
     /// All events up to this number were delivered or do not match.
     pub cursor: i64,

@@ -11,7 +11,7 @@ use crate::error::BackendError;
 use crate::poll::subject::placement_slot;
 use store::{FeedRef, StoreError};
 
-/// What became of the wish.
+/// The outcome of the request.
 #[derive(Debug)]
 pub enum Backfill {
     /// It began.

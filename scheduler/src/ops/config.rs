@@ -12,7 +12,7 @@ use crate::error::BackendError;
 use crate::ops::Ops;
 use store::NewPolicy;
 
-/// What became of a reload.
+/// The outcome of a reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reloaded {
     /// The version in force, and the hash of its sections.

@@ -29,7 +29,7 @@ pub struct HostState {
     pub refusal: Option<HostRefusal>,
 }
 
-/// What became of a change of rules.
+/// The outcome of a change of rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleChange {
     /// It is in force.
@@ -113,7 +113,7 @@ impl Ops {
         Ok(())
     }
 
-    /// Lifts a block. What a server asked for stays.
+    /// Lifts a block. A hold that a server requested stays.
     pub async fn unblock_host(&self, name: &HostName) -> Result<(), BackendError> {
         let now = self.clock.now();
         let keys = self.host_keys(name).await?;
@@ -149,8 +149,8 @@ impl Ops {
         Ok(())
     }
 
-    /// The hosts that a name stands for: the shared one that it is part of, or itself at its usual ports and at those where
-    /// something is known.
+    /// Returns the hosts that a name covers: the shared one that it is part of, or itself at its usual ports and at
+    /// those where something is known.
     pub async fn host_keys(&self, name: &HostName) -> Result<Vec<HostKey>, BackendError> {
         let name = match name {
             HostName::Key(key) => return Ok(vec![key.clone()]),

@@ -58,7 +58,7 @@ pub struct HubRequest {
     pub secret: Option<String>,
     /// How entries are written.
     pub format: DeliveryFormat,
-    /// Who asks.
+    /// The caller.
     pub by: String,
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum TopicFeed {
     Found(FeedId),
     /// It cannot be added yet.
     Later,
-    /// Why nobody can subscribe to it.
+    /// Why it accepts no subscribers.
     Refused(String),
 }
 
@@ -168,8 +168,8 @@ impl Ops {
         self.ask(&known, intent).await
     }
 
-    /// Has the subscriber of a known subscription asked. Anybody may send requests in its name: they change nothing before it has
-    /// confirmed them, and none takes the place of one that waits.
+    /// Has the subscriber of a known subscription verified. A stranger may send requests in its name: they change
+    /// nothing before it has confirmed them, and none replaces one that waits.
     async fn ask(&self, known: &Subscription, intent: Intent) -> Result<(), HubRefusal> {
         let Some(hub) = &known.hub else { return Err(StoreError::Outdated.into()) };
         // A disabled subscription is verified too: its subscriber may be back.
@@ -239,7 +239,7 @@ impl Ops {
         }
     }
 
-    /// Requests that nobody confirms do not take the places of others.
+    /// Unconfirmed requests do not take the places of others.
     async fn check_unconfirmed(&self, callback: &str) -> Result<(), HubRefusal> {
         let waiting = self.store.unconfirmed_callbacks().await?;
         let host = |url: &str| url.parse::<Url>().ok().and_then(|url| url.host_str().map(str::to_owned));
@@ -275,8 +275,8 @@ impl Ops {
         }
     }
 
-    /// Returns the feed of a topic, or `None` if the hub may add it; `Err` says why nobody can subscribe to it. The feed that a
-    /// subscription has already counts where there is none with the topic's URL: feeds move.
+    /// Returns the feed of a topic, or `None` if the hub may add it; `Err` says why it accepts no subscribers. The feed
+    /// that a subscription has already counts where there is none with the topic's URL: feeds move.
     async fn hub_topic(
         &self,
         url: &FeedUrl,
@@ -294,7 +294,7 @@ impl Ops {
         Ok(match found {
             _ if access == HubAccess::Off => Err("this hub is closed".to_owned()),
             Some(feed) if is_over(&feed) => Err("this feed is no longer polled here".to_owned()),
-            // Private feeds are as good as unknown to everybody without a token.
+            // To a caller without a token, private feeds look like unknown ones.
             Some(feed) if feed.is_private() && access != HubAccess::Token => {
                 Err("this hub has no such feed".to_owned())
             }

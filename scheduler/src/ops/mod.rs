@@ -82,16 +82,16 @@ pub struct Ops {
     pub bot_key: Option<BotKey>,
 }
 
-/// A feed that somebody wants polled.
+/// A feed to be polled.
 #[derive(Clone, Debug)]
 pub struct AddFeed {
     /// Where.
     pub url: FeedUrl,
     /// With which user name and password.
     pub login: Option<Login>,
-    /// Who reads it.
+    /// Its readers.
     pub audience: Audience,
-    /// Who wants it at midnight.
+    /// Subscribers who want it at midnight.
     pub calm: Vec<CalmGroup>,
     /// Unknown to pings and the publisher's page.
     pub private: bool,
@@ -104,9 +104,9 @@ pub struct AddFeed {
 /// What a person changes about a feed. `None` leaves as it is.
 #[derive(Clone, Debug, Default)]
 pub struct EditFeed {
-    /// Who reads it.
+    /// Its readers.
     pub audience: Option<AudienceEdit>,
-    /// Who wants it at midnight.
+    /// Subscribers who want it at midnight.
     pub calm: Option<Vec<CalmGroup>>,
     /// Unknown to pings and the publisher's page.
     pub private: Option<bool>,
@@ -159,7 +159,7 @@ impl AudienceEdit {
     }
 }
 
-/// How often a change is made again because somebody else changed the feed at the same time.
+/// How often a change is tried again because the feed was changed at the same time.
 const TRIES: usize = 20;
 
 impl Ops {
@@ -301,7 +301,7 @@ impl Ops {
         })
     }
 
-    /// Brings the schedule in line with feeds that a person changed.
+    /// Updates the schedule for feeds that a person changed.
     async fn reschedule(&self, feeds: &[Feed], now: Timestamp) -> Result<(), BackendError> {
         let rules = self.rules.get();
         let due = feeds.iter().filter_map(|feed| Some(slot(&rules, feed, feed.due()?)));

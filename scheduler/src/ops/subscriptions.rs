@@ -98,7 +98,7 @@ pub enum SubscriptionError {
          feedfleet"
     )]
     NoEntries,
-    /// What its subscriber asked for is not changed by others.
+    /// Only its subscriber can change what it requested.
     #[error(
         "this is a subscription at the WebSub hub: its subscriber changes it; pause, resume, replay or remove it instead"
     )]

@@ -9,12 +9,12 @@ use crate::ops::Ops;
 use crate::poll::subject::{new_subject, slot};
 use store::{FeedRef, Unmove, Unmoved};
 
-/// What became of the wish to take a move back.
+/// The outcome of taking a move back.
 #[derive(Clone, Debug)]
 pub enum TakenBack {
     /// It is where it was before.
     Done(Box<Feed>),
-    /// It never moved, or was changed by somebody else in this moment.
+    /// It never moved, or was changed at the same moment.
     NotMoved,
     /// This feed has the old URL by now.
     Taken(FeedId),

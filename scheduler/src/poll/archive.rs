@@ -1,4 +1,4 @@
-//! Reads the older entries that a feed links to, after an overflow or because a person asked for it.
+//! Reads the older entries that a feed links to, after an overflow or because a person requested it.
 //!
 //! Each page is a job like a poll: the feed becomes due for it, waits for its host, and is fetched once. Nothing of the feed changes
 //! but its entries, and how far its archive was read ([`ArchiveRead`]). The feed itself is polled when it would be otherwise.
@@ -81,9 +81,9 @@ pub(crate) fn after_poll(
     Some(archive)
 }
 
-/// Whether the archive may have what a document that overflowed does not. A feed that renames all of its entries overflows at each poll:
-/// after the first time its archive is read only if entries are dated between the last poll and this one, or, where dates tell nothing,
-/// if the last overflow was recovered.
+/// Whether the archive may have what a document that overflowed does not. A feed that renames all of its entries
+/// overflows at each poll: after the first time its archive is read only if entries are dated between the last poll and
+/// this one, or, where dates are missing, if the last overflow was recovered.
 fn may_recover(feed: &Feed, document: &Document, polled: Timestamp) -> bool {
     if !feed.state.overflowing {
         return true;

@@ -32,7 +32,7 @@ pub(super) struct PageReports<'a> {
 }
 
 impl PageReports<'_> {
-    /// Stores what pages brought, and plans the next ones. Safe to repeat.
+    /// Stores the content of pages, and plans the next ones. Safe to repeat.
     pub(super) async fn settle(
         &self,
         reports: Vec<FetchReport>,

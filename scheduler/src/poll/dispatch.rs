@@ -68,7 +68,7 @@ pub struct Round {
     pub queue_full: bool,
 }
 
-/// How often the store is asked whether a person paused the fleet, and how many schedulers share its pace.
+/// How often to read from the store whether a person paused the fleet, and how many schedulers share its pace.
 const PAUSE_CHECK: Duration = Duration::from_secs(1);
 /// How long to wait after a round that failed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -137,7 +137,7 @@ impl Dispatcher {
         }
     }
 
-    /// How many schedulers there are: those who wait for reports.
+    /// Returns how many schedulers there are: the consumers of reports.
     async fn schedulers(&self) -> Result<usize, QueueError> {
         Ok(self.reports.depth().await?.consumers.unwrap_or(1))
     }
@@ -184,7 +184,7 @@ impl Dispatcher {
             return Ok(Round { queue_full: true, ..Round::default() });
         }
         let limit = room.min(scheduler.claim_batch).min(room_in_queue);
-        // Before anything is claimed: a job without a signature is work whose report nobody believes.
+        // Before anything is claimed: a job without a signature is work whose report is not accepted.
         self.condition.proofs.ready(&*self.store, now).await?;
         let claims = self.claim(now, limit).await?;
         if claims.is_empty() {
@@ -215,8 +215,8 @@ impl Dispatcher {
         Ok(Round { claimed, published, queue_full: claimed == room_in_queue })
     }
 
-    /// Takes the feeds out of `dead` that are live all the same, and so have rows that this program cannot read: they stay in the
-    /// schedule, are looked at again later, and are counted until somebody repairs them.
+    /// Takes the feeds out of `dead` that are live all the same, and so have rows that this program cannot read: they
+    /// stay in the schedule, are looked at again later, and are counted until a person repairs them.
     async fn keep_unreadable(
         &self,
         dead: &mut Vec<FeedId>,
@@ -282,8 +282,8 @@ impl Dispatcher {
         self.schedule.unpark(&wide).await?;
         self.condition.proofs.sign(&mut jobs, &*self.store, now).await?;
         let (published, failure) = self.publish(&jobs, now).await;
-        // Those that are in the queue are hidden for as long as they need, whatever became of the others: until a fetch that
-        // begins when the job expires would end. After that a worker drops the job and reports nothing.
+        // Those that are in the queue are hidden for as long as they need, whatever the outcome of the others: until a
+        // fetch that begins when the job expires would end. After that a worker drops the job and reports nothing.
         let mut hidden: BTreeMap<Timestamp, Vec<FeedId>> = BTreeMap::new();
         for job in &published {
             hidden.entry(job.expires.after(self.config.scheduler.fetch_lease)).or_default().push(job.feed);

@@ -324,8 +324,8 @@ impl Intake {
         state.rest_until = Instant::now() + RETRY;
     }
 
-    /// Asks, while nothing is claimed, whether the store works and how many reports wait. A store that has just `stored`
-    /// reports is not asked; that replaces a question that it has not answered yet.
+    /// Checks, while nothing is claimed, whether the store works and how many reports wait. A store that has just
+    /// `stored` reports is not checked; that replaces a check that it has not answered yet.
     fn begin_probe(&self, state: &mut State, stored: bool, clock: &dyn Clock) {
         let answers_sooner = stored && state.probes_store;
         if self.results.condition.storing.works() || !state.probing.is_empty() && !answers_sooner {
@@ -361,7 +361,7 @@ pub(crate) async fn probe(results: Arc<Results>, stored: bool, now: Timestamp) -
     Some(Probed { asked, waiting: depth.ok().and_then(Result::ok).map(|depth| depth.items) })
 }
 
-/// The result of a task that nobody aborts. One that panicked ends the loop, and with it the process.
+/// Returns the result of a task that is never aborted. One that panicked ends the loop, and with it the process.
 fn finished<T>(ended: Result<T, JoinError>) -> Option<T> {
     match ended {
         Ok(result) => Some(result),

@@ -175,9 +175,9 @@ fn permanent_url<'a>(feed: &Feed, verdict: &'a Verdict) -> Option<&'a FeedUrl> {
     })
 }
 
-/// The feed to take instead of a page that somebody added as one, and the page's others. Only in place of a feed that never brought anything, and
-/// only once: a site that shows a page instead of its feed for a while has not moved, and a page that announces a page is
-/// left to a person, as is one that an operator took back.
+/// Returns the feed to take instead of a page that was added as a feed, and the other feeds of the page. Only in place
+/// of a feed that was never read, and only once: a site that shows a page instead of its feed for a while has not
+/// moved, and a page that announces a page is left to a person, as is one that an operator took back.
 pub(crate) fn announced_instead<'a>(feed: &Feed, report: &'a FetchReport) -> &'a [FeedUrl] {
     let is_page = matches!(report.outcome.failure(), Some(FailureKind::NotAFeed | FailureKind::Malformed));
     let never_was_one = feed.state.last_success.is_none() && feed.moved_from.is_none();

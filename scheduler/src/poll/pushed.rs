@@ -31,7 +31,7 @@ pub(super) struct PushedReports<'a> {
 }
 
 impl PushedReports<'_> {
-    /// Stores what deliveries brought. Those that could not be read have their feeds polled. Safe to repeat.
+    /// Stores the content of deliveries. Those that could not be read have their feeds polled. Safe to repeat.
     pub(super) async fn settle(
         &self,
         reports: Vec<FetchReport>,
@@ -117,7 +117,7 @@ async fn count(
     Ok(results.store.heard_pushes(&heard.map(push).collect::<Vec<_>>()).await?)
 }
 
-/// Has feeds polled whose deliveries could not be read, or brought nothing new, at the pace of pings.
+/// Has feeds polled whose deliveries could not be read, or held nothing new, at the pace of pings.
 async fn poll(results: &PushedReports<'_>, feeds: &[FeedId], now: Timestamp) -> Result<(), BackendError> {
     if feeds.is_empty() {
         return Ok(());

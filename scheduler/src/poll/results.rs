@@ -74,7 +74,7 @@ pub struct Results {
 const TRIES: u32 = 5;
 
 impl Results {
-    /// Puts what servers asked for on the gate, which may have lost it since the worker put it there.
+    /// Puts the holds that servers requested on the gate, which may have lost them since the worker put them there.
     pub(crate) async fn hold_hosts(
         &self,
         reports: impl Iterator<Item = &FetchReport>,
@@ -156,7 +156,7 @@ impl Results {
         self.schedule.put_off(&proven, now).await.or_else(ScheduleError::unless_part_away)?;
         self.park_on_the_way(interrupted).await?;
         self.store_verdicts(verdicts, &feeds, now).await?;
-        // Whatever became of a report, its hosts are free again, a gap after the request's start.
+        // Whatever the outcome of a report, its hosts are free again, a gap after the request's start.
         let rules = self.rules.get();
         let free = asked.into_iter().map(|(host, started)| {
             let gap = rules.limits_of(&host).gap;
@@ -184,8 +184,8 @@ impl Results {
         later.then(|| Slot { feed: feed.id, due_at, band: self.band(feed) })
     }
 
-    /// Lets feeds whose redirects led to a busy host wait there, like that host's own feeds: in its set, by their rank, woken
-    /// by its head. Nobody waits for a host anywhere else.
+    /// Lets feeds whose redirects led to a busy host wait there, like that host's own feeds: in its set, by their rank,
+    /// woken by its head. Feeds wait for a host nowhere else.
     async fn park_on_the_way(&self, interrupted: Vec<(&Feed, Detour, Timestamp)>) -> Result<(), BackendError> {
         if interrupted.is_empty() {
             return Ok(());
@@ -217,7 +217,8 @@ impl Results {
 
     pub(crate) fn judge(&self, feed: &Feed, mut report: FetchReport, now: Timestamp) -> Verdict {
         let rules = self.rules.get();
-        // A fetch that went on where an earlier one was interrupted was charged to the host there; the feed is its own host's.
+        // A fetch that continued where an earlier one was interrupted was charged to the host there; the feed belongs
+        // to its own host.
         let own = rules.for_url(feed.url.as_url()).key;
         if own != report.host {
             let charged = std::mem::replace(&mut report.host, own);
@@ -286,7 +287,7 @@ impl Results {
         Band::of(category(&subject(&self.rules.get(), feed)), feed.wake_at.is_some())
     }
 
-    /// Stores verdicts; a batch that the database refuses is halved until the row that it refuses stands alone.
+    /// Stores verdicts; a batch that the database refuses is halved until the refused row is alone.
     pub(crate) async fn store_verdicts(
         &self,
         verdicts: Vec<Verdict>,
@@ -348,8 +349,8 @@ impl Results {
         Ok(())
     }
 
-    /// Decides again on the feeds whose audience a person changed since they were read. After too many tries their leases bring
-    /// them back.
+    /// Decides again on the feeds whose audience a person changed since they were read. After too many tries they
+    /// become due when their leases expire.
     async fn decided_again(
         &self,
         verdicts: &[Verdict],
@@ -371,8 +372,8 @@ impl Results {
         Ok(again.collect())
     }
 
-    /// A report that the database will not take counts as a malformed feed. If that is refused as well, the feed's lease
-    /// brings it back.
+    /// A report that the database will not take counts as a malformed feed. If that is refused as well, the feed
+    /// becomes due when its lease expires.
     fn refused(
         &self,
         verdict: Verdict,

@@ -1,5 +1,6 @@
-//! What hubs and clouds send: verifications of our requests, refusals, deliveries and notifications. Anybody can send these, so all
-//! are judged by what the store has of the subscription, which its unguessable id names; none is taken at its word.
+//! What hubs and clouds send: verifications of our requests, refusals, deliveries and notifications. Strangers can send
+//! these too, so each is judged by what the store has of the subscription, which its unguessable id names; none is
+//! trusted.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -71,13 +72,13 @@ pub struct PushDelivery {
     pub body: Option<Vec<u8>>,
 }
 
-/// What became of a delivery or a notification.
+/// The outcome of a delivery or a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// It is read, or its feed is polled.
     Accepted,
-    /// It is not signed as it must be, or not expected: counted, and answered like one that is accepted, so that nobody learns which
-    /// signatures fit.
+    /// It is not signed as it must be, or not expected: counted, and answered like one that is accepted, so that a
+    /// sender cannot learn which signatures fit.
     Ignored,
     /// We left that subscription, or never had it.
     Gone,
@@ -186,8 +187,9 @@ impl Callbacks {
         self.ops.metrics.pushes.with_label_values(&[kind]).inc();
     }
 
-    /// Takes a delivery. One that is signed is read by a worker as if a fetch had brought it; any other one of a subscription without a
-    /// secret, one that cannot be read, and one beyond its feed's or its hub's budget only causes a poll.
+    /// Takes a delivery. One that is signed is read by a worker like a fetched document; any other one of a
+    /// subscription without a secret, one that cannot be read, and one beyond its feed's or its hub's budget only
+    /// causes a poll.
     pub async fn deliver(&self, admitted: Admitted, delivery: PushDelivery) -> Result<Taken, BackendError> {
         let Admitted { of, _turn } = admitted;
         let secret = of.secret.as_ref().map(|sealed| self.ops.secrets.open_push(sealed)).transpose();
@@ -225,7 +227,8 @@ impl Callbacks {
                 self.ops.jobs.publish(&job).await?;
                 self.count("websub");
             }
-            // What is too large to be checked may be anybody's: it causes a poll, and says nothing of the hub.
+            // A body that is too large to be checked may be from any sender: it causes a poll, and does not count for
+            // or against the hub.
             _ if is_unchecked => {
                 self.count("websub_light");
                 self.pings.announced(&feed).await?;

@@ -23,7 +23,8 @@ pub(super) struct Callback<'a> {
 }
 
 impl Cloud {
-    /// Parses `domain:port/path protocol [procedure]`, as a worker reports it; `None` for protocols that nobody offers any more.
+    /// Parses `domain:port/path protocol [procedure]`, as a worker reports it; `None` for protocols that are no longer
+    /// offered.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let (place, protocol, procedure) = (words.next()?, words.next()?, words.next());

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// Deliveries in progress at once, in all and of one hub's host: each holds its body in memory.
 const TURNS: usize = 64;
 const TURNS_OF_HUB: usize = 16;
-/// How long a delivery waits for its turn.
+/// How long a delivery waits for its slot.
 const TURN_WAIT: Duration = Duration::from_secs(5);
 /// The maximum number of hubs whose turns are kept (idle ones are dropped first), and of budgets (beyond it all start again).
 const MOST_HUBS: usize = 1_000;

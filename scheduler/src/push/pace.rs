@@ -21,7 +21,7 @@ const TRIES: usize = 3;
 /// Feeds that are planned again at once.
 const OWED_AT_ONCE: u32 = 200;
 
-/// Brings feeds back to the pace that they have without pushes.
+/// Returns feeds to the pace that they have without pushes.
 pub(crate) struct Pace<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) schedule: &'a dyn Schedule,

@@ -1,4 +1,4 @@
-//! What becomes of a push subscription: when it is requested, renewed, retried and given up. Pure.
+//! The life of a push subscription: when it is requested, renewed, retried and given up. Pure.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const SHORTEST_RETRY: Duration = Duration::from_millis(250);
 const DEAD_AFTER: u32 = 3;
 /// How often a hub gets the request to unsubscribe. Afterwards its deliveries are answered with 410.
 const LEFT_AFTER: u32 = 3;
-/// How long a request waits for its verification at most: afterwards it is nobody's wish any more.
+/// The maximum time that a request waits for its verification: after that it is dropped.
 const VERIFIED_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// A subscription that its hub denied is requested again after this time.
 const DENIED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
@@ -203,7 +203,7 @@ mod tests {
             assert_eq!((verified.state, verified.lease_until), (PushState::Verified, Some(at(1).after(lease))));
             let renewal = verified.act_at.since(at(1));
             assert!(renewal <= lease / 2 && renewal >= lease.mul_f64(0.4), "{renewal:?} of {lease:?}");
-            // Renewals that nobody answers are repeated several times before the end.
+            // Unanswered renewals are repeated several times before the end.
             let (mut of, mut times) = (verified, 0);
             while of.act_at < at(1).after(lease) {
                 of = asked(&of, of.act_at);

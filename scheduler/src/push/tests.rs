@@ -1,5 +1,6 @@
-//! The subscriber's half of WebSub and rssCloud over the embedded backends, with a hub that is a function and a clock that stands
-//! still. What `websub.rocks` tests of subscribers is here (200 to 205, 300 to 302) and in the worker's tests (100 to 104).
+//! The subscriber's half of WebSub and rssCloud over the embedded backends, with a hub that is a function and a stopped
+//! clock. What `websub.rocks` tests of subscribers is here (200 to 205, 300 to 302) and in the worker's tests (100 to
+//! 104).
 
 mod faults;
 

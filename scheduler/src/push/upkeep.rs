@@ -109,7 +109,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Has feeds polled whose deliveries were accepted and did not come to be stored, and removes subscriptions that were left long ago.
+    /// Has feeds polled whose deliveries were accepted and not stored, and removes subscriptions that were left long
+    /// ago.
     pub(super) async fn clean(&self) -> Result<(), BackendError> {
         let (now, scheduler) = (self.ops.clock.now(), &self.ops.config.scheduler);
         let before = now.before(scheduler.queue_lease + scheduler.fetch_lease + GRACE);

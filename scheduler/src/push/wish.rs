@@ -25,7 +25,7 @@ pub struct Wishes {
     secrets: Arc<Keyring>,
 }
 
-/// What is announced, and by whom.
+/// What is announced, and its source.
 #[derive(Clone, Copy, Debug)]
 struct Announced<'a> {
     feed: FeedId,
@@ -167,7 +167,7 @@ pub(crate) fn may_stay(of: &PushSubscription, feed: &Feed, config: &Config, rule
     is_on(config, of.kind) && may_be_subscribed(feed) && !is_refused
 }
 
-/// A hub goes before a cloud: it sends the entries themselves. Nobody learns the URL of a private feed.
+/// A hub goes before a cloud: it sends the entries themselves. The URL of a private feed is sent to neither.
 fn wanted(of: Announced<'_>, config: &Config, rules: &HostRules) -> Option<Wanted> {
     let is_refused = |url: &Url| rules.rule_for(url).is_some_and(|rule| rule.push == Some(false));
     if of.private || is_refused(of.url.as_url()) {

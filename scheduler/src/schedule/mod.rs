@@ -185,7 +185,8 @@ pub trait Schedule: ScheduleUpkeep + ScheduleView {
     /// a more urgent band it stays parked.
     async fn put(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError>;
 
-    /// The same, and puts feeds off that wait for an earlier time or at a host: for callers who know that nobody has woken them.
+    /// The same, and puts feeds off that wait for an earlier time or at a host: for callers that know that they were
+    /// not woken.
     async fn put_off(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError>;
 
     /// Brings feeds forward, never back. During a live lease the score stays and the wake is remembered; a parked feed
@@ -224,7 +225,7 @@ pub trait ScheduleUpkeep: Send + Sync {
     /// [`Schedule::correct`] must be called for every feed of the store.
     async fn begin_rebuild(&self) -> Result<Option<RebuildMark>, ScheduleError>;
 
-    /// Returns whether what the mark stands for has to do with a feed: [`Schedule::correct`] need not be called for others.
+    /// Returns whether the loss behind the mark affects a feed: [`Schedule::correct`] need not be called for others.
     fn is_lost(&self, _mark: &RebuildMark, _feed: FeedId) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! What has to be done now and then: gauges brought up to date, old events and entries deleted.
+//! Regular work: updates gauges, deletes old events and entries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,7 +170,7 @@ impl Maintainer {
                 some => gone += some,
             }
         }
-        // Not kept without an end: what is there forever is read by nobody.
+        // Audit lines are deleted too: an audit that is kept for ever is not read.
         while !stop.is_cancelled() {
             match self.store.prune_audit(now.before(retention.audit)).await? {
                 0 => break,

@@ -128,8 +128,9 @@ impl Orders {
         Ok(shown?)
     }
 
-    /// Offers the configuration that this scheduler was started with. One that the fleet never saw is somebody's decision, and
-    /// counts from now on; one that it has replaced does not come back by a restart (`docs/decisions/0024-config-reload.md`).
+    /// Offers the configuration that this scheduler was started with. One that the fleet never saw is a person's
+    /// decision, and applies from now on; one that it has replaced does not return by a restart
+    /// (`docs/decisions/0024-config-reload.md`).
     async fn offer(&self, now: Timestamp) -> Result<(), BackendError> {
         let own = self.condition.config.own();
         let text = accepted::text(own);

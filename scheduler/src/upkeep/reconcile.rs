@@ -1,4 +1,4 @@
-//! Brings schedule and gate in line with the store: at start, after either lost its memory, and now and then.
+//! Synchronises the schedule and the gate with the store: at start, after either lost its memory, and at intervals.
 //!
 //! The store is the truth; this module only reads it. Every step may run at any time, in several processes at once.
 
@@ -27,9 +27,9 @@ use store::Store;
 pub struct Reconciler {
     /// The truth.
     pub store: Arc<dyn Store>,
-    /// What is brought in line.
+    /// Synchronised with the store.
     pub schedule: Arc<dyn Schedule>,
-    /// What is brought in line.
+    /// Synchronised with the store.
     pub gate: Arc<dyn HostGate>,
     /// Reports that may still carry holds that the store does not know.
     pub reports: Arc<dyn Queue<FetchReport>>,
@@ -138,8 +138,8 @@ impl Reconciler {
         Ok(self.schedule.finish_rebuild(&mark).await?.then_some(filled))
     }
 
-    /// Walks the store and adds to the schedule what is missing, and lowers what stands later than a lease can explain.
-    /// Gives how many places were wrong.
+    /// Walks the store and adds to the schedule what is missing, and brings forward what is later than a lease can
+    /// explain. Returns how many places were wrong.
     pub async fn schedule_once(&self, clock: &dyn Clock) -> Result<usize, BackendError> {
         self.compare(clock, &CancellationToken::new(), |_| true).await
     }

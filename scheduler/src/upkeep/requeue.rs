@@ -48,8 +48,8 @@ impl RequeueRunner {
         }
     }
 
-    /// Takes the steps that the rates of the running requeues allow, in turn; returns whether there is one. While nothing is polled
-    /// nobody is woken: else all would be due in one moment after it.
+    /// Takes the steps that the rates of the running requeues allow, in turn; returns whether there is one. While
+    /// nothing is polled no feed is woken: otherwise all would become due at the same moment.
     pub async fn round(&self, clock: &dyn Clock) -> Result<bool, BackendError> {
         let running = self.store.requeues(true).await?;
         if running.is_empty() {

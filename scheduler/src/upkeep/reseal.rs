@@ -9,7 +9,7 @@ use common::url::FeedId;
 use crate::error::BackendError;
 use store::{Hub, Intent, OldSeal, Store, StoreError, Subscription, SubscriptionChange};
 
-/// Logins that one look at the store brings.
+/// The number of logins to read from the store at once.
 const PAGE: u32 = 500;
 
 /// What earlier rounds logged.

@@ -43,7 +43,7 @@ pub struct FeedView {
     pub important: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calm: Vec<CalmGroup>,
-    /// An interval that a person asked for, in seconds.
+    /// An interval that a person set, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<f64>,
     /// It is fetched with a user name and password.
@@ -154,7 +154,7 @@ impl FeedView {
             failing_since: state.failing_since,
             failing: state.failing,
             last_error: feed.last_error.map(ExplainedError::from),
-            // A feed that is polled as another one, or by nobody, is not tried again.
+            // A feed that is polled as another one, or not at all, is not tried again.
             penalty: state.penalty.filter(|_| !matches!(feed.status, Status::Merged | Status::Removed)),
             hold_until: state.hold_until,
             wake_at: feed.wake_at,
@@ -262,7 +262,7 @@ pub struct AddedView {
     pub feed: FeedView,
 }
 
-/// What became of one line of many.
+/// The outcome of one line of many.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BulkView {

@@ -129,7 +129,7 @@ pub struct HostView {
     /// It refuses us on most of its feeds; absent while it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusing: Option<RefusingView>,
-    /// The rule that speaks of it, with `match`, and `source`: who made it, "operator" or "configuration".
+    /// The rule that covers it, with `match`, and `source`: "operator" or "configuration".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<Map<String, Value>>,
 }
@@ -207,7 +207,7 @@ pub struct ConfigView {
     pub hash: Option<String>,
     /// When they were accepted.
     pub accepted: Option<Timestamp>,
-    /// Who brought them: a token's name, `signal` or `start`.
+    /// Their source: a token's name, `signal` or `start`.
     pub accepted_by: Option<String>,
     /// The hash of the sections in this scheduler's own file, environment and flags, as they were read last.
     pub own_hash: String,
@@ -260,7 +260,7 @@ impl ConfigView {
     }
 }
 
-/// What became of reading the configuration again.
+/// The outcome of reading the configuration again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReloadView {
     /// The version in force.

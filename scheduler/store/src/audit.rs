@@ -1,4 +1,4 @@
-//! The audit: which changes were requested, by whom, and with which outcome.
+//! The audit: which changes were requested, by which caller, and with which outcome.
 //!
 //! A line is stored before its change is made, and gets its outcome afterwards: a change that a crash interrupted is there, as
 //! `in progress`. Lines are numbered; the newest [`MOST_AUDITED`] are kept.
@@ -15,7 +15,7 @@ pub(super) const TRIMMED_EVERY: i64 = 100;
 pub(super) const PRUNED: i64 = 2_000;
 
 named! {
-    /// What became of a change.
+    /// The outcome of a change.
     AuditOutcome {
         /// It is being made, or the process that made it died.
         InProgress = "in progress",
@@ -43,7 +43,7 @@ pub struct Audited {
     pub action: String,
     /// What it is about.
     pub on: String,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: AuditOutcome,
     /// The status code of the response; 0: none yet.
     pub status: u16,

@@ -19,7 +19,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// The counters' rows: kind, name, feeds. Empty ones, and names that nobody knows, are left out.
+    /// The counters' rows: kind, name, feeds. Empty ones, and unknown names, are left out.
     pub(super) fn read(rows: Vec<(String, String, i64)>) -> Self {
         let mut counts = Counts::default();
         for (kind, name, feeds) in rows {

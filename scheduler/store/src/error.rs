@@ -72,7 +72,7 @@ pub enum StoreError {
          transaction); set pool_mode = session for feedfleet's database or user, or connect to PostgreSQL directly"
     )]
     SharedSessions,
-    /// The schema could not be brought up to date.
+    /// The schema could not be migrated.
     #[error("the store's schema could not be brought up to date")]
     Migrate(#[source] Box<sqlx::migrate::MigrateError>),
     /// The database was written by a newer program.

@@ -85,7 +85,7 @@ fn unpack(record: &[u8; RECORD]) -> Option<HistoryEntry> {
     })
 }
 
-/// Where `item` stands in `all`, the list of stored numbers.
+/// Returns the position of `item` in `all`, the list of stored numbers.
 fn position<T: PartialEq>(all: &[T], item: &T) -> u8 {
     all.iter().position(|other| other == item).and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX)
 }

@@ -32,7 +32,7 @@ pub struct NewPolicy<'a> {
     pub text: &'a str,
     /// [`common::accepted::hash`]
     pub hash: &'a str,
-    /// Who offers it.
+    /// The source of the offer.
     pub by: &'a str,
     /// It counts even if the fleet has accepted the same one before and replaced it since.
     pub decided: bool,
@@ -49,7 +49,7 @@ pub struct AcceptedPolicy {
     pub text: String,
     /// When it was accepted.
     pub accepted: Timestamp,
-    /// Who offered it.
+    /// The source of the offer.
     pub by: String,
 }
 
@@ -132,7 +132,8 @@ const END: char = '\u{7f}';
 impl HostQuery {
     /// Hosts with feeds are counted up to this number: counting hundreds of thousands takes longer than a page may.
     pub const MOST_COUNTED: u64 = 50_000;
-    /// The number of hosts with feeds, in both databases; one more than [`Self::MOST_COUNTED`] stands for all larger numbers.
+    /// The number of hosts with feeds, in both databases; one more than [`Self::MOST_COUNTED`] means all larger
+    /// numbers.
     pub(super) const COUNT: &str =
         "SELECT count(*) FROM (SELECT 1 FROM feed_counts WHERE kind = 'host' AND feeds > 0 LIMIT 50001) AS counted";
 
@@ -175,7 +176,7 @@ impl HostQuery {
         place.map(Some).ok_or_else(|| StoreError::Cursor(cursor.clone()))
     }
 
-    /// The page that these rows make, of which there is one more than asked for when there is a next page.
+    /// Returns the page that these rows make. There is one row more than requested when there is a next page.
     pub(super) fn page(&self, mut rows: Vec<HostColumns>) -> Page<HostRow> {
         let more = rows.len() > self.limit as usize;
         rows.truncate(self.limit as usize);

@@ -15,7 +15,7 @@ use super::{DeliveryFormat, NewFeed};
 /// The maximum number of subscriptions at the hub: the rest of
 /// [`MOST_SUBSCRIPTIONS`](crate::subscriptions::MOST_SUBSCRIPTIONS) is left to webhooks.
 pub const MOST_AT_HUB: u64 = 4_000;
-/// Who added a subscription at the hub without a token.
+/// The name under which the hub adds subscriptions without a token.
 pub const ANONYMOUS: &str = "hub";
 
 named! {
@@ -141,7 +141,7 @@ impl Hub {
 pub(crate) struct HubFeeds {
     /// Those that it added.
     pub(crate) added: Vec<i64>,
-    /// Known ones that somebody else adds: they stay when its subscribers leave.
+    /// Known ones that another caller adds: they stay when its subscribers leave.
     pub(crate) kept: Vec<i64>,
 }
 

@@ -94,9 +94,9 @@ pub struct NewFeed {
     pub credentials: Option<Credentials>,
     /// What its requests are charged to.
     pub host: HostKey,
-    /// Who reads it.
+    /// Its readers.
     pub audience: Audience,
-    /// Who wants it at midnight.
+    /// Subscribers who want it at midnight.
     pub calm: Vec<CalmGroup>,
     /// The category that follows from the audience.
     pub category: Category,
@@ -111,11 +111,11 @@ pub struct NewFeed {
     /// A person adds it, one by one: a known feed that is gone, blacklisted or quarantined is tried again, and where it turns
     /// out to be a page, its host is searched for a feed.
     pub by_hand: bool,
-    /// The hub adds it for its subscribers, and may release it when they are gone, unless anybody else adds it.
+    /// The hub adds it for its subscribers, and may release it when they are gone, unless another caller adds it.
     pub hub: bool,
 }
 
-/// What became of a [`NewFeed`].
+/// The outcome of a [`NewFeed`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Added {
     /// Its number.
@@ -228,7 +228,7 @@ impl Seen {
     }
 }
 
-/// What became of a [`Verdict`].
+/// The outcome of a [`Verdict`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Applied {
     /// Another version: nothing changed.
@@ -246,7 +246,7 @@ pub enum Applied {
         new_entries: u32,
         /// Entries that were stored with other content.
         updated_entries: u32,
-        /// The host's hold after this report, if the report asked for one.
+        /// The host's hold after this report, if the report requests one.
         host_hold: Option<Timestamp>,
         /// What was left out because of quotas.
         over_quota: OverQuota,
@@ -271,9 +271,9 @@ pub struct Placement {
 /// A change that a person makes to a feed. `None` leaves as it is.
 #[derive(Clone, Debug, Default)]
 pub struct FeedChange {
-    /// Who reads it, and the category that follows.
+    /// Its readers, and the category that follows.
     pub audience: Option<(Audience, Category)>,
-    /// Who wants it at midnight.
+    /// Subscribers who want it at midnight.
     pub calm: Option<Vec<CalmGroup>>,
     /// Unknown to pings and the publisher's page.
     pub private: Option<bool>,
@@ -329,7 +329,7 @@ pub struct Unmove {
     pub state: PollState,
 }
 
-/// What became of an [`Unmove`].
+/// The outcome of an [`Unmove`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmoved {
     /// Another version, or it never moved: nothing changed.
@@ -360,7 +360,7 @@ impl Move {
     }
 }
 
-/// What became of a [`Move`].
+/// The outcome of a [`Move`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// Another version, not live, or not to be moved there: nothing changed.

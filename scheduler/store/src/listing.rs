@@ -28,7 +28,7 @@ use super::{FeedQuery, FeedSort, Page, StoreError};
 
 /// The same of feeds by number, which lie beside each other.
 const MOST_IN_A_ROW: u32 = 4_000;
-/// Places all over the table, and feeds at each, whose texts tell how frequent a text is.
+/// Places all over the table, and feeds at each, whose texts show how frequent a text is.
 const SAMPLES: u64 = 8;
 const SAMPLED: u32 = 250;
 
@@ -252,7 +252,7 @@ async fn sorted(
 /// What a walk found.
 struct Walked {
     rows: Vec<FeedRow>,
-    /// Where the last feed stands that was looked at, if there may be further ones.
+    /// The position of the last feed that was looked at, if there may be further ones.
     next: Option<Position>,
 }
 

@@ -1,4 +1,4 @@
-//! Push subscriptions: what this fleet asked of the hubs and clouds that feeds announce.
+//! Push subscriptions: this fleet's requests to the hubs and clouds that feeds announce.
 //!
 //! A scheduler takes the host of a hub ([`Pushes::push_hosts`](crate::Pushes::push_hosts)), acts on the rows of that host that are due, and
 //! frees it: a hub with a long backlog delays no other one. Changes are made from a revision and rejected if the row has another one

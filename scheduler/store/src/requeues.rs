@@ -48,7 +48,8 @@ impl RequeueFilter {
     /// The number of no feed.
     const NOBODY: FeedId = FeedId(-1);
 
-    /// Returns its JSON. A program that does not know lists of feeds takes one for nobody, not for everybody.
+    /// Returns its JSON. A program that does not know lists of feeds takes one as matching no feed, not as matching
+    /// all.
     pub(super) fn packed(&self) -> String {
         let feed = if self.feeds.is_empty() { self.feed } else { Some(Self::NOBODY) };
         serde_json::to_string(&RequeueFilter { feed, ..self.clone() }).unwrap_or_default()
@@ -74,7 +75,7 @@ pub struct NewRequeue {
     pub rate: f64,
     /// Feeds in the penalty box too, and those that are blacklisted or quarantined.
     pub lift_penalties: bool,
-    /// Who wants it.
+    /// The caller.
     pub by: String,
     /// Feeds that fitted the filter when the requeue was requested.
     pub matched: u64,
@@ -83,13 +84,13 @@ pub struct NewRequeue {
 }
 
 named! {
-    /// How a requeue stands.
+    /// The state of a requeue.
     RequeueState {
         /// Feeds are being woken.
         Running = "running",
         /// All of them were.
         Done = "done",
-        /// Somebody called it off; what was woken is polled.
+        /// It was cancelled; the feeds that it woke are polled.
         Cancelled = "cancelled",
     }
 }
@@ -113,7 +114,7 @@ pub struct Requeue {
     pub rate: f64,
     /// Feeds in the penalty box too, and those that are blacklisted or quarantined.
     pub lift_penalties: bool,
-    /// Who asked for it.
+    /// The caller that requested it.
     pub by: String,
     /// When.
     pub created: Timestamp,
@@ -202,7 +203,7 @@ pub(super) struct StepLimits {
     spent_until: f64,
 }
 
-/// How a requeue stands after a step.
+/// The state of a requeue after a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct StepResult {
     pub(super) next_after: i64,

@@ -309,7 +309,7 @@ impl Advice {
     }
 }
 
-/// A detour as it is stored: it ends with the version of its feed, without anybody having to take it away.
+/// A detour as it is stored: it ends automatically with the version of its feed.
 #[derive(Serialize, Deserialize)]
 struct StoredDetour {
     version: Version,
@@ -465,12 +465,12 @@ pub(crate) fn calm_without(feed: FeedId, all: Option<String>, gone: Option<Strin
 /// Feeds that one statement adds.
 pub(crate) const CHUNK: usize = 1_000;
 
-/// Returns the interval that a person asked for, in milliseconds.
+/// Returns the interval that a person set, in milliseconds.
 pub(crate) fn interval_millis(audience: Audience) -> Option<i64> {
     audience.interval.map(|interval| i64::try_from(interval.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Returns why a feed is due at `due`: because somebody asked.
+/// Returns why a feed is due at `due`: because a person requested it.
 pub(crate) fn added_terms(due: Timestamp) -> Vec<u8> {
     pack_terms(&[Term { rule: Rule::Added, due }])
 }
@@ -504,7 +504,7 @@ pub(crate) fn pack_details(entry: &Entry) -> Option<String> {
     if nothing { None } else { serde_json::to_string(&details).ok() }
 }
 
-/// What follows a document, by its own word, as it is stored; nothing is NULL.
+/// Packs what a document says about what follows it; nothing becomes NULL.
 pub(crate) fn pack_onward(onward: &Onward) -> Option<String> {
     if onward.is_empty() { None } else { serde_json::to_string(onward).ok() }
 }

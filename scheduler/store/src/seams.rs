@@ -167,7 +167,7 @@ pub trait VersionedChanges: Send + Sync {
     ) -> Result<Unmoved, StoreError>;
 }
 
-/// Feeds that are polled before they are due, and whom a ping wakes.
+/// Feeds that are polled before they are due, and those that a ping wakes.
 #[async_trait]
 pub trait Wakes: Send + Sync {
     /// Wants these feeds polled at `at`: a past wake that is still unanswered moves up to `now`, a future one is never
@@ -223,8 +223,9 @@ pub trait Hosts: Send + Sync {
 /// What consumers read, and the turn to relay it.
 #[async_trait]
 pub trait Events: Send + Sync {
-    /// Entries that match, in the order of the numbers of their newest forms, at most [`PAGE_BYTES`](crate::PAGE_BYTES) of text (one
-    /// entry in any case). Looks at a bounded number of entries: a page may have fewer than asked for, or none, and yet a next one.
+    /// Entries that match, in the order of the numbers of their newest forms, at most [`PAGE_BYTES`](crate::PAGE_BYTES)
+    /// of text (one entry in any case). Looks at a bounded number of entries: a page may have fewer than requested, or
+    /// none, and yet a next one.
     async fn find_entries(&self, query: &EventQuery) -> Result<EventPage<StoredEntry>, StoreError>;
 
     /// The same of events.
@@ -259,7 +260,8 @@ pub trait Events: Send + Sync {
         self.find_events(&EventQuery::after(after, limit)).await
     }
 
-    /// The newest `seq` given out, zero before the first: where somebody who wants only what is new begins.
+    /// Returns the newest `seq` issued, zero before the first: the starting point of a consumer that wants only what is
+    /// new.
     async fn latest_seq(&self) -> Result<i64, StoreError>;
 
     /// Takes or keeps the turn to pass events on; gives the number of the last event that was. `None`: another process has it.
@@ -313,8 +315,8 @@ pub trait HubSubscriptions: Send + Sync {
     /// their survivor has subscriptions.
     async fn hub_feeds(&self, added_before: Timestamp) -> Result<Vec<HubFeed>, StoreError>;
 
-    /// Erases a feed if only the hub wants it: the hub added it, nobody else did since, no confirmed subscription names it or the
-    /// feed that it was merged into, and no feed is merged into it. False otherwise.
+    /// Erases a feed if only the hub wants it: the hub added it, no other caller did since, no confirmed subscription
+    /// names it or the feed that it was merged into, and no feed is merged into it. False otherwise.
     async fn release_hub_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError>;
 
     /// Returns the number of feeds that the hub added after this time and that still are its own.
@@ -334,8 +336,8 @@ pub trait Deliveries: Send + Sync {
     /// Renews this process's lease by the database's clock, and takes its share of the active subscriptions.
     async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<DeliveryShare, StoreError>;
 
-    /// Stores progress in one transaction; returns the subscriptions of which it was stored: those that `holder` still holds,
-    /// that nobody changed or removed meanwhile, and of which no other process stored progress meanwhile.
+    /// Stores progress in one transaction; returns the subscriptions of which it was stored: those that `holder` still
+    /// holds, that were not changed or removed meanwhile, and of which no other process stored progress meanwhile.
     async fn advance_subscriptions(
         &self,
         holder: &str,
@@ -347,12 +349,12 @@ pub trait Deliveries: Send + Sync {
     async fn count_subscriptions(&self) -> Result<Vec<SubscriptionCount>, StoreError>;
 }
 
-/// Push subscriptions: what this fleet asked of hubs and clouds.
+/// Push subscriptions: this fleet's requests to hubs and clouds.
 #[async_trait]
 pub trait Pushes: Send + Sync {
-    /// Brings subscriptions in line with what feeds announce. A subscription with another hub or topic than wanted is left
-    /// ([`PushState::Unsubscribing`](common::push::PushState)), and a wanted one that is not there is created; both are due now.
-    /// Returns how many changed.
+    /// Synchronises subscriptions with what feeds announce. A subscription with another hub or topic than wanted is
+    /// left ([`PushState::Unsubscribing`](common::push::PushState)), and a wanted one that is not there is created;
+    /// both are due now. Returns how many changed.
     async fn want_pushes(&self, wishes: &[PushWish], now: Timestamp) -> Result<u64, StoreError>;
 
     /// The subscription with this id.
@@ -437,11 +439,11 @@ pub trait Requeues: Send + Sync {
     async fn step_requeue(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError>;
 }
 
-/// Which changes were requested, and by whom: see [`crate::audit`].
+/// Which changes were requested, and by which caller: see [`crate::audit`].
 #[async_trait]
 pub trait Audits: Send + Sync {
-    /// Adds lines, and stores what became of changes with these numbers (who requested them, what they are about, outcome, status
-    /// and duration), all in one transaction. Returns the numbers of the lines added.
+    /// Adds lines, and stores the outcomes of changes with these numbers (the caller, what they are about, outcome,
+    /// status and duration), all in one transaction. Returns the numbers of the lines added.
     async fn write_audit(&self, added: &[Audited], ended: &[(i64, Audited)]) -> Result<Vec<i64>, StoreError>;
 
     /// Returns lines, the newest first, at most `limit`.
@@ -480,7 +482,7 @@ pub trait Upkeep: Send + Sync {
     /// The price of a poll that the schedulers agreed on; `None`: none yet.
     async fn price(&self) -> Result<Option<f64>, StoreError>;
 
-    /// Sets the price if it still is `before`; false when somebody was faster.
+    /// Sets the price if it still is `before`; false when another process was faster.
     async fn adjust_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError>;
 
     /// Deletes events older than `events`, and entries whose newest form is older than `entries` (`None`: keeps them),

@@ -72,7 +72,7 @@ pub struct NewSubscription {
     pub wish: Wish,
     /// What requests are signed with.
     pub secret: Sealed,
-    /// Who wants it.
+    /// The caller.
     pub by: String,
     /// Events after this number are sent.
     pub after: i64,
@@ -95,7 +95,7 @@ pub struct Subscription {
     pub secret: Sealed,
     /// The secret before the last rotation, with which requests are signed too until then.
     pub old_secret: Option<(Sealed, Timestamp)>,
-    /// Who added it.
+    /// The caller that added it.
     pub by: String,
     /// When.
     pub created: Timestamp,

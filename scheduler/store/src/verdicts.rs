@@ -92,9 +92,9 @@ pub(super) fn fresh(verdicts: &[Verdict], rows: Vec<Before>) -> (Vec<Fresh<'_>>,
 }
 
 impl<'a> Fresh<'a> {
-    /// A wake that the fetch did not answer: the job did not know of it, and it came after the fetch's start, as far as two
-    /// clocks can tell. One that lies ahead of the fetch is still owed, even if the job knew of it: further wishes may have
-    /// been folded into it meanwhile. Never before the end of the feed's own hold.
+    /// A wake that the fetch did not answer: the job did not know of it, and it came after the fetch's start, as far as
+    /// two clocks can show. One that lies ahead of the fetch is still owed, even if the job knew of it: further wishes
+    /// may have been folded into it meanwhile. Never before the end of the feed's own hold.
     pub(super) fn unanswered_wake(&self, clock_skew: Duration) -> Option<Timestamp> {
         let Verdict { report, decision, .. } = self.verdict;
         let wake = Timestamp::from_millis(self.row.wake_at?);
@@ -168,7 +168,7 @@ impl<'a> Fresh<'a> {
 
 /// An entry that is new, or has other content than the store.
 pub(super) struct Change<'a> {
-    /// Which of the fresh verdicts brought it. Changes stand in the order of verdicts and documents.
+    /// The fresh verdict that it comes from. Changes are in the order of verdicts and documents.
     fresh: usize,
     pub(super) feed: FeedId,
     pub(super) identity: [u8; 16],
@@ -177,7 +177,7 @@ pub(super) struct Change<'a> {
     pub(super) entry: &'a Entry,
     pub(super) fingerprint: i64,
     pub(super) stored: Option<Form>,
-    /// A push brought it, which may be an old one that is repeated: what the store has stays as it is.
+    /// It comes from a push, which may be an old one that is repeated: what the store has stays as it is.
     only_adds: bool,
 }
 
@@ -219,7 +219,7 @@ pub(super) fn reported<'a>(fresh: &[Fresh<'a>]) -> Vec<Change<'a>> {
 }
 
 impl Change<'_> {
-    /// Which of the fresh verdicts brought it.
+    /// Returns the fresh verdict that it comes from.
     pub(super) fn verdict(&self) -> usize {
         self.fresh
     }
@@ -254,7 +254,7 @@ pub(super) fn keep_within(
     now: Timestamp,
 ) -> Vec<Option<Spent>> {
     let mut spent: Vec<Option<Spent>> = vec![None; fresh.len()];
-    // Documents begin with their newest entry, and stand here in reverse.
+    // Documents begin with their newest entry; here they are reversed.
     let mut order: Vec<usize> = (0..changes.len()).rev().collect();
     order.sort_by_key(|place| {
         let entry = changes[*place].entry;
@@ -280,9 +280,9 @@ pub(super) fn stored_forms(changes: &[Change<'_>], verdict: usize) -> Vec<i64> {
     own.filter_map(|change| change.stored.map(|form| form.seq)).collect()
 }
 
-/// The fingerprints of the entries that stand in a verdict's document now, also of those that its job knew: a document's known
-/// entries begin with its own, and those that do not fit in there are reported each time. A delivery is a part of a document: all
-/// that its job knew may stand in the rest.
+/// Returns the fingerprints of the entries that are in a verdict's document now, also of those that its job knew: a
+/// document's known entries begin with its own, and those that do not fit in there are reported each time. A delivery
+/// is a part of a document: all that its job knew may be in the rest.
 pub(super) fn still_there(fresh: &Fresh<'_>) -> Vec<i64> {
     let Some(document) = fresh.document() else { return Vec::new() };
     let own = usize::try_from(document.all_entries).unwrap_or(usize::MAX);
@@ -421,8 +421,8 @@ pub(super) fn throttled_hosts(fresh: &[Fresh<'_>]) -> Vec<HostKey> {
     hosts.collect::<BTreeMap<_, _>>().into_keys().collect()
 }
 
-/// What the verdicts make of the holds that were there: the hosts' new ones, and the hold that follows from each verdict
-/// that asked for one, by its number.
+/// Applies the verdicts to the existing holds: returns the hosts' new ones, and the hold that follows from each verdict
+/// that requests one, by its number.
 pub(super) fn new_holds(
     fresh: &[Fresh<'_>],
     mut before: HostHolds,

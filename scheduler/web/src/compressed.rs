@@ -1,7 +1,7 @@
 //! Compressed responses of the API: lists of entries are mostly text.
 //!
-//! Only responses to reads are compressed: what a change returns may contain a secret, whose length would tell about it. Streams of events
-//! are not, because an event would wait for others.
+//! Only responses to reads are compressed: what a change returns may contain a secret, and its compressed length would
+//! reveal something about it. Streams of events are not compressed, because an event would wait for others.
 
 use axum::Router;
 use axum::extract::Request;

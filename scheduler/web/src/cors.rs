@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 /// The configured origins; `*` is any.
 pub(crate) type Origins = Arc<[String]>;
 
-/// What a script may send, for a day without asking again.
+/// What a script may send, for a day without another preflight.
 const PREFLIGHT: [(HeaderName, &str); 3] = [
     (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, PUT, PATCH, DELETE"),
     (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, last-event-id, if-none-match"),

@@ -1,5 +1,5 @@
-//! Headers that every answer has: browsers take it for what it says it is, show nothing of it inside of other pages, load
-//! nothing because of it, keep no copy, and tell nobody where they come from. An answer may say otherwise for itself.
+//! Headers of every answer: browsers do not guess its type, do not show it inside of other pages, load nothing because
+//! of it, keep no copy, and send no referrer. An answer may override them.
 
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, header};

@@ -20,7 +20,7 @@ use crate::testing::Fleet;
 
 const ANN: &str = "Bearer 0123456789abcdef";
 const BLUE: &str = "Bearer fedcba9876543210";
-/// Stands in everything that others have.
+/// Appears in everything that others have.
 const MARK: &str = "othersmark";
 const OTHERS: &str = "https://red.example/othersmark";
 
@@ -118,7 +118,7 @@ async fn no_route_shows_what_others_have() {
         }
     }
     assert!(opened > 20, "{opened} were answered");
-    // The marks are there for who may see them.
+    // Callers that may see the marks see them.
     for path in ["/api/v1/feeds", "/api/v1/entries", "/api/v1/events", "/api/v1/subscriptions", "/feeds", "/entries"] {
         assert!(fleet.send_as(ANN, "GET", path, "").await.1.contains(MARK), "{path}");
         assert!(!fleet.send_as(BLUE, "GET", path, "").await.1.contains(MARK), "{path}");

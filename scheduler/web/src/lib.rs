@@ -1,6 +1,6 @@
-//! What a scheduler shows over HTTP: the API for programs and the pages for people. Holds no loop and decides nothing about
-//! polling. Both stand on the modules beside them, and the pages' forms end in the API's handlers: there is one way to change
-//! something.
+//! What a scheduler shows over HTTP: the API for programs and the pages for people. Holds no loop and decides nothing
+//! about polling. Both use the modules beside them, and the pages' forms end in the API's handlers: there is one way to
+//! change something.
 
 mod api;
 mod compressed;

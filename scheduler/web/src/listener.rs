@@ -1,10 +1,10 @@
 //! The accept loop: HTTP/1.1 with a limit for everything that a caller could hold on to.
 //!
-//! A connection is *waiting* until the head of a request has arrived, and again when its response has been sent; otherwise it
-//! is *busy*. Waiting connections end by a timeout, and when the limit of connections is reached, the one that has waited
-//! longest gives way to a new one: callers who open connections and say nothing displace each other, and a request that
-//! arrives with its connection is answered: what has arrived is read before the next connection is admitted. When all
-//! connections are busy, [`RESERVED`] more are taken for health and metrics.
+//! A connection is *waiting* until the head of a request has arrived, and again when its response has been sent;
+//! otherwise it is *busy*. Waiting connections end by a timeout, and when the limit of connections is reached, the one
+//! that has waited longest gives way to a new one: callers that open connections and send nothing displace each other,
+//! and a request that arrives with its connection is answered: what has arrived is read before the next connection is
+//! admitted. When all connections are busy, [`RESERVED`] more are taken for health and metrics.
 //!
 //! HTTP/2 is off (`docs/decisions/0023-http-1-only.md`).
 

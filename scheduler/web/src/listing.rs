@@ -115,7 +115,7 @@ pub(crate) async fn hosts_meant(api: &Api, text: &str) -> Result<Vec<String>, Ap
     Ok(keys.iter().map(ToString::to_string).collect())
 }
 
-/// The port of hosts that nobody names a port of.
+/// The port of hosts without an explicit port.
 const USUAL_PORT: u16 = 443;
 
 pub(crate) fn host_key(text: &str) -> Result<HostKey, ApiError> {

@@ -21,7 +21,7 @@ pub const PREFIX: &str = "feedfleet:";
 pub struct Subscription {
     /// Its line, from 1.
     pub line: usize,
-    /// What stands there for its address; may be anything.
+    /// The text in place of its address; may be anything.
     pub url: String,
     /// What the file calls it.
     pub title: Option<String>,
@@ -100,7 +100,8 @@ pub fn read_at_most(document: &str, most: usize) -> Result<Vec<Subscription>, St
 struct Folders(Vec<Option<String>>);
 
 impl Folders {
-    /// Folders whose names become labels, the innermost ones: nobody has more, and a document of folders in folders costs no more.
+    /// The maximum number of folders whose names become labels, the innermost ones: real documents have no more, and a
+    /// document of nested folders costs no more.
     const DEEPEST: usize = 8;
 
     /// Goes into an outline; one that is a feed, or has no name, names no folder.

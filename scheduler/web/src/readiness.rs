@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::recent::Recent;
 
-/// How often the metric is set while nobody asks.
+/// How often the metric is set without requests.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// What is known about the servers behind a scheduler.

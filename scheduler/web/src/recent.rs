@@ -18,7 +18,7 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T: Clone> Recent<T> {
-    /// Returns the answer of the last second, or asks; those who come meanwhile wait for the same answer.
+    /// Returns the answer of the last second, or calls `ask`; callers that come meanwhile wait for the same answer.
     pub(crate) async fn get(&self, ask: impl AsyncFnOnce() -> T) -> T {
         // Held during the request, so that all callers share one request.
         let mut last = self.0.lock().await;

@@ -1,5 +1,5 @@
-//! Reads what callers send: query parameters and JSON bodies. A name that nobody reads is refused with the nearest one
-//! that is, so that a mistyped field never passes as a default.
+//! Reads what callers send: query parameters and JSON bodies. An unknown name is refused, with the nearest known one,
+//! so that a mistyped field never passes as a default.
 
 use std::fmt::Display;
 use std::str::FromStr;

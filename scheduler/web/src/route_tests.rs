@@ -15,9 +15,9 @@ const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded")
 const HTML: (&str, &str) = ("accept", "text/html,application/xhtml+xml");
 const OURS: (&str, &str) = ("sec-fetch-site", "same-origin");
 
-/// What anybody may request; everything else needs a login or a token.
+/// What every caller may request; everything else needs a login or a token.
 const PUBLIC: [&str; 16] = [
-    // Protocols of others: who may use them, their own tests say.
+    // Protocols of others: their own tests cover which callers are allowed.
     "/hub",
     "/websub/{token}",
     "/rsscloud/{token}",
@@ -120,7 +120,7 @@ async fn a_change_that_another_sites_page_sends_is_refused_on_every_route() {
     ];
     for route in routes().await {
         let Route { declared, path, method } = &route;
-        // Hubs call these from anywhere, without a token or login; nobody can guess their addresses.
+        // Hubs call these from anywhere, without a token or login; their addresses cannot be guessed.
         let is_callback = matches!(declared.as_str(), "/websub/{token}" | "/rsscloud/{token}");
         if method == "GET" || is_callback {
             continue;
@@ -132,7 +132,7 @@ async fn a_change_that_another_sites_page_sends_is_refused_on_every_route() {
             // Without tokens everything is for this machine's own programs and pages.
             let (status, ..) = without.call(method, path, &headers, &body).await;
             assert_eq!(status, 403, "{method} {path}: {fields:?}");
-            // Anybody may send a ping, from anywhere; a login changes nothing about it.
+            // Every caller may send a ping, from anywhere; a login changes nothing about it.
             if matches!(declared.as_str(), "/ping" | "/RPC2" | "/hub") {
                 continue;
             }

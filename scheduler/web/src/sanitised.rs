@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn no_mutation_of_an_attack_gets_through() {
         let seeds: Vec<Vec<u8>> = ATTACKS.iter().map(|attack| attack.as_bytes().to_vec()).collect();
-        // For libFuzzer, if somebody wants them.
+        // For libFuzzer, if requested.
         write_seeds("sanitised", &seeds);
         survives("attacks", &seeds, 20 * count(), |bytes| {
             let attack = String::from_utf8_lossy(bytes);
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(sanitised("<p>a</p>", None, Instant::now()), ammonia::clean_text("<p>a</p>"));
     }
 
-    /// What texts of entries are made of, and what those write who want to cost us time.
+    /// Parts of entries' texts, and of texts that are meant to cost us time.
     const PIECES: [&str; 28] = [
         "&",
         "&a",

@@ -21,10 +21,10 @@ const PURPOSE: &str = "feedfleet session 1";
 /// Bytes of a cookie that are looked at.
 const LONGEST: usize = 1024;
 
-/// What the audit calls somebody without a token.
+/// The audit's name for a caller without a token.
 pub(crate) const NOBODY: &str = "nobody";
 
-/// Who makes a request, and what that allows.
+/// The caller of a request, and its permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// A token's name, or what the audit calls others.
@@ -40,7 +40,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Somebody without a token.
+    /// Returns a caller without a token.
     pub(crate) fn nobody() -> Self {
         Caller { name: NOBODY.into(), role: None, in_session: false, labels: Arc::default(), token: None }
     }
@@ -50,7 +50,7 @@ impl Caller {
         Caller { name: "loopback".into(), role: Some(ApiRole::Write), ..Caller::nobody() }
     }
 
-    /// Somebody with this token.
+    /// Returns a caller with this token.
     pub(crate) fn with(token: &ApiToken) -> Self {
         Caller {
             name: token.name.as_str().into(),
@@ -61,7 +61,7 @@ impl Caller {
         }
     }
 
-    /// Somebody who logged in with this token.
+    /// Returns a caller that logged in with this token.
     pub(crate) fn logged_in(token: &ApiToken) -> Self {
         Caller { in_session: true, ..Caller::with(token) }
     }

@@ -31,7 +31,7 @@ use crate::visitors::Visitors;
 pub(crate) struct Api {
     /// The operations.
     pub(crate) ops: Arc<Ops>,
-    /// Who makes the request that this is handed to.
+    /// The caller of the request that this is handed to.
     pub(crate) caller: Caller,
     /// Counts the visitors of the publisher's page.
     pub(crate) publishers: Arc<Visitors>,
@@ -91,7 +91,7 @@ const PAGES: usize = 8;
 /// Kilobytes of events that are too large for a stream's own share, over all streams: 500 readers that take nothing would
 /// otherwise hold the same megabyte 500 times, as text and as JSON. Less in tests, which reach it sooner.
 pub(crate) const LARGE_EVENTS: usize = if cfg!(test) { 4 << 10 } else { 64 << 10 };
-/// How long a page waits for its turn.
+/// How long a page waits for its slot.
 const PAGE_WAIT: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 15_000 });
 
 impl Api {

@@ -19,8 +19,8 @@ use crate::error::ApiError;
 /// The maximum number of streams: each holds a connection and about a page of what it sends.
 const PLACES: usize = 500;
 
-/// Something is to be said this often, if only a comment: who hears nothing for twice as long is cut off, and a client that
-/// is gone is noticed.
+/// Something must be sent this often, if only a comment: a client that receives nothing for twice as long disconnects,
+/// and a client that is gone is noticed.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// How long a client waits before it comes back.

@@ -1,4 +1,4 @@
-//! A fleet for the tests of the API and the pages: the embedded backends, asked without a network.
+//! A fleet for the tests of the API and the pages: the embedded backends, called without a network.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,7 +145,7 @@ impl Fleet {
         added.body["id"].as_i64().unwrap()
     }
 
-    /// Stores a good poll of the feed that brought these entries.
+    /// Stores a good poll of the feed with these entries.
     pub(crate) async fn polled(&self, id: i64, entries: &[&str]) {
         let entries = entries.iter().map(|id| Entry { id: (*id).to_owned(), ..Entry::default() }).collect();
         self.polled_with(id, entries).await;
@@ -191,7 +191,7 @@ impl Fleet {
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
     }
 
-    /// Stores a good poll of the feed that brought this document.
+    /// Stores a good poll of the feed with this document.
     pub(crate) async fn read(&self, id: i64, document: Document) {
         let feed = self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap();
         let now = self.clock.now();

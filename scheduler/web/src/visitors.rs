@@ -16,7 +16,7 @@ const MAX_ADDRESSES: usize = 50_000;
 /// A site may call as often as this many addresses.
 const SITE_SHARE: u32 = 8;
 
-/// Who called within this minute.
+/// The callers of this minute.
 #[derive(Debug, Default)]
 pub(crate) struct Visitors {
     minute: Mutex<Minute>,
@@ -75,7 +75,7 @@ impl Caller {
         }
     }
 
-    /// Returns who calls from this address.
+    /// Returns the caller at this address.
     pub(crate) fn of(address: IpAddr) -> Self {
         Caller(match address.to_canonical() {
             IpAddr::V6(address) => {

@@ -1,5 +1,5 @@
-//! Large JSON, written on a thread for such work: megabytes take tens of milliseconds, for which the threads that accept
-//! connections and answer `/healthz` would stand still.
+//! Large JSON, written on a thread for such work: megabytes take tens of milliseconds, for which the threads that
+//! accept connections and answer `/healthz` would be blocked.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};

@@ -49,7 +49,7 @@ impl Bed {
         let mut config = common::config::defaults().fetch;
         config.allow_networks = vec!["127.0.0.0/8".parse().unwrap()];
         config.allow_ports = vec!["1-65535".to_owned()];
-        // Nothing is followed: a Location may name anybody.
+        // Nothing is followed: a Location may name any server.
         config.max_redirects = 0;
         let rules = HostRules::new(HostConfig { gap: Duration::ZERO, ..HostConfig::default() }, Vec::new());
         let response = Arc::new(Mutex::new(Vec::new()));

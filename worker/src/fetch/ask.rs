@@ -107,7 +107,7 @@ impl Fetch<'_> {
         outcome
     }
 
-    /// What the last answer said stands for no other.
+    /// Forgets what the last answer said: it does not apply to another.
     fn forget_answer(&mut self) {
         (self.fetched.http_status, self.fetched.fresh_for, self.fetched.retry_after) = (None, None, None);
         (self.fetched.limited_until, self.fetched.blocked_by) = (None, None);
@@ -232,14 +232,14 @@ impl Fetch<'_> {
         self.pause(now.after(SHORTAGE_RETRY))
     }
 
-    /// Somebody else answered for the site.
+    /// Another service answered for the site.
     fn blocked(&mut self, by: Blocker) -> Outcome {
         self.fetched.blocked_by = Some(by);
         Failure::blocked(by).into()
     }
 
-    /// Returns who answered with a failing status in place of the site, by the page in the response. `None` for a page
-    /// that cannot be read in time, or is too large for such a page.
+    /// Returns the service that answered with a failing status in place of the site, by the page in the response.
+    /// `None` for a page that cannot be read in time, or is too large for such a page.
     async fn blocked_by(&mut self, head: &Parts, outcome: &Outcome, incoming: Incoming) -> Option<Blocker> {
         if outcome.failure().is_none() || !blocked::may_block(head) {
             return None;
@@ -412,7 +412,7 @@ pub(super) async fn read_apart(
 const PARSE_DEADLINE: Duration = Duration::from_secs(10);
 /// A parse that takes longer is logged and counted: 20 MB take about a second.
 const SLOW_PARSE: Duration = Duration::from_secs(2);
-/// Waiting for a host takes at least this long, so that a clock that stands still does not make a busy loop.
+/// Waiting for a host takes at least this long, so that a stopped clock does not make a busy loop.
 const SHORTEST_WAIT: Duration = Duration::from_millis(5);
 /// Time for the page that comes with a failing status.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -32,7 +32,7 @@ pub struct Hops<'a> {
     pub patience: Duration,
 }
 
-/// What a fetch came to: the part of a report that the fetch decides.
+/// The outcome of a fetch: the part of a report that the fetch decides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fetched {
     /// How it ended.
@@ -58,15 +58,15 @@ pub struct Fetched {
     pub duration: Duration,
     /// The feeds that the body announces, when it is a page instead of a feed.
     pub announced: Vec<AnnouncedFeed>,
-    /// What a HEAD came to, or would have come to.
+    /// The outcome of a HEAD, sent or not.
     pub probe: Option<Probe>,
     /// When the last server accepts the next request, unless the outcome says it.
     pub retry_after: Option<Timestamp>,
     /// When the last server's hosts may be polled again, if its own limit of requests is used up.
     pub limited_until: Option<Timestamp>,
-    /// Who answered in place of the site.
+    /// The service that answered in place of the site.
     pub blocked_by: Option<Blocker>,
-    /// The last answer was a 226 of no use.
+    /// The last answer was an unusable 226.
     pub unusable_delta: bool,
     /// The next request should be signed, and this fleet can: one without a signature was refused, or a signed one showed
     /// activities.

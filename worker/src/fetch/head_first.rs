@@ -40,7 +40,7 @@ impl Fetch<'_> {
             Head::NotModified => Some(classify::merged(&self.job.validators, answer)),
             Head::Content if is_known => Some(classify::merged(&self.job.validators, answer)),
             Head::Content | Head::Redirect => None,
-            // Many servers answer 405 or 501, and some know no HEAD of a page that a program makes: the GET will tell.
+            // Many servers answer 405 or 501, and some do not support HEAD for generated pages: the GET decides.
             Head::Delta | Head::Ended(_) => {
                 return self.ask_again(Probe::Refused);
             }
@@ -63,7 +63,8 @@ impl Fetch<'_> {
         Step::Again
     }
 
-    /// No answer came to a HEAD. A poll is not asked twice for that, but the next one is a GET if it was the HEAD's fault.
+    /// A HEAD got no answer. The poll does not send a second request because of that, but the next one is a GET if it
+    /// was the HEAD's fault.
     pub(super) fn head_failed(&mut self, failure: Failure, was_sent: bool) -> Step {
         self.fetched.probe = was_sent.then_some(Probe::Refused);
         Step::Ended(failure.into())

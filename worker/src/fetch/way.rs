@@ -57,7 +57,7 @@ pub(super) struct Fetch<'a> {
     pub(super) search: Option<HostKey>,
 }
 
-/// What one hop came to.
+/// The outcome of one hop.
 pub(super) enum Step {
     Ended(Outcome),
     Redirected,
@@ -197,7 +197,7 @@ impl Fetch<'_> {
             fetched.moved_to = self.chain.moved_to().cloned();
         }
         let actor = self.chain.about().actor.clone();
-        // A document of another origin may have come by a redirect that is not permanent, or by anybody's link.
+        // A document of another origin may have come by a redirect that is not permanent, or by a stranger's link.
         let is_its_own = |actor: &FeedUrl| *actor != self.job.url && actor.has_origin_of(&self.job.url);
         fetched.permanent_url = actor.filter(|actor| is_good && is_its_own(actor));
         let is_refused =

@@ -156,7 +156,7 @@ fn without_nuls(text: Cow<'_, str>) -> Cow<'_, str> {
     if text.as_bytes().contains(&0) { text.replace('\0', "").into() } else { text }
 }
 
-/// Leaves out everything up to the end of an XML declaration that no markup stands before.
+/// Leaves out everything up to the end of an XML declaration that no markup precedes.
 fn without_declaration(text: Cow<'_, str>) -> Cow<'_, str> {
     let window = text.len().min(DECLARATION_WINDOW);
     let declared = text.as_bytes()[..window].iter().position(|byte| *byte == b'<').filter(|start| {

@@ -68,7 +68,7 @@ pub(super) struct DraftEntry<'a> {
 pub(super) struct DraftDetails<'a> {
     pub(super) image: Best<Link<'a>>,
     pub(super) rights: Best<Text<'a>>,
-    /// The entry's own address, where its link is a redirect of somebody else's.
+    /// The entry's own address, where its link is a redirect of a third party.
     pub(super) original_link: Option<Link<'a>>,
     /// Persons, with the rank of what they said.
     pub(super) authors: Vec<(u8, Author)>,

@@ -4,7 +4,7 @@
 //! entries from U+0100 to U+03FF have lost their last digit, so `&alpha;` would become a semicolon. XML's own five are in
 //! it for good.
 
-/// The character that a name stands for.
+/// Returns the character of a name.
 pub(super) fn character(name: &str) -> Option<char> {
     match name {
         "amp" => Some('&'),

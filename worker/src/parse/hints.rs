@@ -1,4 +1,4 @@
-//! What a document says about when to poll it, who pushes it, and where it continues.
+//! What a document says about when to poll it, which hub pushes it, and where it continues.
 //!
 //! Deliberately not here: what to make of the hints (`common::policy`) and the hints of HTTP headers.
 

@@ -251,7 +251,7 @@ impl<T> Default for LooseList<T> {
     }
 }
 
-/// Takes whatever comes; a `None` stands for a type that was not wanted.
+/// Takes any value; a `None` stands for a value of another type.
 struct Any<T, R>(PhantomData<(T, R)>);
 
 /// How one of the loose types takes the values that it wants. What is not overridden is left out.

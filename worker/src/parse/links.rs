@@ -81,8 +81,8 @@ impl<'u> Links<'u> {
     }
 }
 
-/// May a link be shown to people? Addresses of schemes that are not known to be harmless run code, carry data, or open a
-/// program of the reader's machine. A link without a scheme is relative to what nobody knows.
+/// Returns whether a link may be shown to people. Addresses of schemes that are not known to be harmless run code,
+/// carry data, or open a program of the reader's machine. A link without a scheme is relative to an unknown base.
 fn leads_somewhere(link: &str) -> bool {
     let scheme =
         link.split(['/', '?', '#']).next().and_then(|beginning| beginning.split_once(':')).map(|(scheme, _)| scheme);
@@ -114,7 +114,7 @@ fn hrefs(html: &str) -> impl Iterator<Item = Cow<'_, str>> {
     })
 }
 
-/// The first words of an entry's text: what stands for the title that it has not.
+/// Returns the first words of an entry's text, in place of a missing title.
 pub(super) fn first_words(html: &str) -> Option<String> {
     let window = &html[..html.floor_char_boundary(WORDS_WINDOW)];
     let plain = text::plain(window, Markup::All);

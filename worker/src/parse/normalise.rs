@@ -26,7 +26,7 @@ pub(super) const MAX_ID_BYTES: usize = 1024;
 /// Longest name of a language (RFC 5646, section 4.4.1), in bytes.
 const MAX_LANGUAGE_BYTES: usize = 35;
 
-/// Brings a feed into its final form. Fails only when the deadline passes.
+/// Converts a feed to its final form. Fails only when the deadline passes.
 pub(super) fn finish(draft: Draft<'_>, base: Option<&Url>, limits: &ParseLimits) -> Result<ParsedFeed, ParseError> {
     let mut links = Links::new(base);
     let announced = draft.announced;
@@ -126,7 +126,8 @@ fn finish_entry(draft: DraftEntry<'_>, common: &Common<'_>, links: &mut Links<'_
     entry
 }
 
-/// RSS' guid is a link unless it says otherwise, and many who do not say so give anything: then only a web address counts.
+/// RSS' guid is a link unless it says otherwise, and many publishers write anything without saying so: then only a web
+/// address counts.
 fn permalink(id: &str, said: Option<bool>, links: &mut Links<'_>) -> Option<String> {
     let is_web = id.starts_with("http://") || id.starts_with("https://");
     let is_link = said.unwrap_or(is_web);

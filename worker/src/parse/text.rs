@@ -215,7 +215,7 @@ pub(super) fn tag_attribute<'t>(inside: &'t str, name: &str) -> Option<Cow<'t, s
 /// Longest name of a reference in HTML, in bytes, with room.
 const MAX_REFERENCE: usize = 40;
 
-/// Adds what the reference at the beginning of `text` stands for; returns its length, 0 when it is none.
+/// Adds the text of the reference at the beginning of `text`; returns the reference's length, 0 when it is invalid.
 fn push_reference(text: &mut String, from: &str) -> usize {
     let Some(end) = from.bytes().take(MAX_REFERENCE).position(|byte| byte == b';') else { return 0 };
     let name = &from[1..end];

@@ -34,7 +34,7 @@ pub(super) enum Space {
     /// `rdf:RDF`, `rdf:li`
     Rdf,
     Xhtml,
-    /// Nobody's that is read here.
+    /// A family that is not read here.
     Other,
 }
 
@@ -48,7 +48,7 @@ impl Space {
         known.map(|(_, space)| *space)
     }
 
-    /// The family that a prefix commonly stands for.
+    /// Returns the usual family of a prefix.
     pub(super) fn of_prefix(prefix: &str) -> Space {
         PREFIXES.iter().find(|(known, _)| known.eq_ignore_ascii_case(prefix)).map_or(Space::Other, |(_, space)| *space)
     }
@@ -206,7 +206,7 @@ pub(super) enum Detail {
     Extension,
 }
 
-/// What an element says about when to poll, and whom to ask.
+/// What an element says about when and where to poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hint {
     Ttl,
@@ -259,7 +259,7 @@ pub(super) fn word(space: Space, local_name: &str) -> Word {
         // a whole page inside of an item
         (Element::Content, "body") if space == Space::Feed => 4,
         (Element::Detail(Detail::Subtitle), _) if space == Space::Itunes => 5,
-        // who owns a podcast, after who makes it
+        // the owner of a podcast, after its author
         (Element::Author, "owner") => 5,
         _ => space.rank(),
     };

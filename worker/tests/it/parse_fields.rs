@@ -1,4 +1,4 @@
-//! What entries keep beside their texts, read from documents of our own writing that stand for today's publishers.
+//! What entries keep beside their texts, read from documents that we wrote as examples of today's publishers.
 
 use common::entry::{Entry, EntryDetails, Number};
 use serde_json::{Value, json};

@@ -360,7 +360,8 @@ impl Pump {
         ControlFlow::Continue(())
     }
 
-    /// Messages that wait delay no other consumer; those that were taken do: three quarters of the window.
+    /// Returns true if no message waits and those that were taken fill three quarters of the window: only messages that
+    /// were taken make a receiver wait.
     fn is_narrow(&self, window: &AtomicUsize) -> bool {
         let unacked = window.load(Ordering::Relaxed);
         matches!(self.prefetch, Prefetch::Untaken(most) if self.inbox.is_empty() && 4 * unacked >= 3 * usize::from(most))

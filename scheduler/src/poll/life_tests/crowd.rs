@@ -119,7 +119,7 @@ const STEP: Duration = Duration::from_millis(100);
 /// Claimed at once: far fewer than are due.
 const BATCH: usize = 50;
 
-/// What a run came to.
+/// The outcome of a run.
 struct Run {
     /// When each feed of another host was polled, since they all became due.
     lags: Vec<Duration>,

@@ -82,7 +82,8 @@ async fn stored_holds_that_the_gate_did_not_take_are_loaded_a_second_later() {
     let until = fleet.clock.now().after(Duration::from_secs(3600));
     polled(&fleet, Outcome::Throttled { retry_after: Some(until) }).await;
     assert!(fleet.feed(id).await.next_due >= Some(until));
-    // A gate that forgot it and is open, asked whether it is: the first call. The second asks that again, and the third loads.
+    // The gate forgot its state while it was open. The first call checks whether it is open, the second checks that
+    // again, and the third loads.
     let forgetful: Arc<dyn HostGate> = Arc::new(MemoryGate::new(Timestamp::EPOCH));
     forgetful.open_new(fleet.clock.now()).await.unwrap();
     let faults = Faults::at([(2, Fault::Before)]);
@@ -92,7 +93,7 @@ async fn stored_holds_that_the_gate_did_not_take_are_loaded_a_second_later() {
         while faults.calls() == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        // The clock stands still from then on: there is no next minute.
+        // The clock is stopped from then on: there is no next minute.
         let now = fleet.clock.advance(Duration::from_secs(61));
         while forgetful.held(now).await.unwrap() == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;

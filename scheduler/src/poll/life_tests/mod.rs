@@ -1,5 +1,5 @@
-//! The scheduler's half of a feed's life over the embedded backends, with a clock that stands still: every row of the
-//! crash table that does not need a real process to die.
+//! The scheduler's half of a feed's life over the embedded backends, with a stopped clock: every row of the crash table
+//! that does not need a real process to die.
 
 mod archives;
 mod crowd;
@@ -493,7 +493,7 @@ async fn a_feed_whose_row_cannot_be_read_stays_in_the_schedule_and_is_counted() 
     assert!(fleet.dispatched().await.is_empty());
     let feeds = async || fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap().feeds;
     assert_eq!((feeds().await, fleet.ops.metrics.unreadable_feeds.get()), (1, 1));
-    // Somebody repairs it.
+    // A person repairs it.
     set("http://a.example/");
     fleet.clock.advance(Duration::from_secs(600));
     assert_eq!(fleet.dispatched_ids().await, [id]);

@@ -57,7 +57,7 @@ impl RedisSchedule {
                 }
             }
         }
-        // What some have claimed is claimed, whatever became of the others.
+        // What some shards claimed is claimed, whatever the outcome of the others.
         match failure {
             Some(error) if !answered => Err(error),
             _ => Ok(claims),

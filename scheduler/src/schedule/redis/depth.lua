@@ -1,5 +1,5 @@
 -- Returns the contents of the shard: feeds, due, parked, leased; the time of the next claim; the oldest due time that
--- has passed, by band. -1 stands for no time.
+-- has passed, by band. -1 means no time.
 local waiting_parked = redis.call('HLEN', parked)
 local feeds, due, leased, soonest = waiting_parked, waiting_parked, 0, -1
 local oldest = { -1, -1, -1, -1 }

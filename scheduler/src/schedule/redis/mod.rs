@@ -43,7 +43,7 @@ pub struct RedisSchedule {
     layout: String,
     /// The time in scripts is the caller's, for tests, and not the server's.
     callers_time: bool,
-    /// That number was ours: if it is another one later, somebody else changed it.
+    /// That number was ours: if it differs later, another process changed it.
     noted: AtomicBool,
     scripts: Scripts,
 }

@@ -80,7 +80,7 @@ pub(crate) async fn a_callback_has_one_subscription_to_a_topic(backend: &dyn Bac
     assert_eq!(store.subscriptions(0, 10).await.unwrap(), [two]);
 }
 
-/// Has the subscriber asked to renew.
+/// Has the subscriber verified for a renewal.
 async fn renewing(store: &dyn Store, of: &Subscription) -> Subscription {
     let asked = Intent { is_first: false, ..intent() };
     let hub = of.hub.clone().map(|hub| Hub { intent: Some(asked), ..hub });
@@ -156,7 +156,7 @@ pub(crate) async fn a_feed_is_released_only_while_nobody_wants_it(backend: &dyn 
     let own = add(&*store, "https://own.org/").await;
     assert!(!store.release_hub_feed(own, at(9_000)).await.unwrap(), "the hub did not add it");
 
-    // Listed, and then wanted by somebody.
+    // Listed, and then subscribed to again.
     assert_eq!(store.hub_feeds(at(9)).await.unwrap().len(), 3);
     let wanted = confirm(&*store, &added(&*store, "https://s.org/1", Some(one), at(60)).await).await;
     assert!(!store.release_hub_feed(one, at(9_000)).await.unwrap(), "it has a subscription");

@@ -43,7 +43,7 @@ pub(crate) async fn beyond_a_day_s_entries_the_newest_are_stored_and_the_rest_is
 pub(crate) async fn dates_say_which_entries_are_the_newest(backend: &dyn Backend) {
     let store = backend.open_within(ENTRIES).await;
     let id = add(&*store, "https://a.org/feed").await;
-    // The oldest stands last, as in documents that begin with it.
+    // The oldest comes last, as in documents that begin with it.
     let dated = |number: u64| Entry { published: Some(at(1000 - number)), ..entry(&number.to_string(), "dated") };
     poll(&*store, id, 2000, modified((0..15).map(dated).collect())).await;
     let expected: Vec<String> = (0..10).rev().map(|number| number.to_string()).collect();
@@ -114,7 +114,7 @@ pub(crate) async fn a_delivery_takes_no_identity_of_what_may_stand_in_the_docume
     let entries =
         |numbers: std::ops::Range<usize>| numbers.map(|number| entry(&number.to_string(), &number.to_string()));
     poll(&*store, id, 20, modified(entries(5..20).collect())).await;
-    // The document holds 5 to 19, and a push brings one more.
+    // The document holds 5 to 19, and a push adds one more.
     let known = KnownEntries::default().after_document(entries(5..20).map(|entry| entry.fingerprint()));
     let mut delivered = document(Vec::new());
     delivered.keep_news(entries(20..28).collect(), &known);

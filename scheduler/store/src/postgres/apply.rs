@@ -1,10 +1,10 @@
 //! What the loops of a poll read and write. Verdicts become rows in `apply`, in one transaction for the batch.
 //!
-//! The rows are looked at without being locked. The first statement that writes is the feeds' own update, which takes only
-//! rows that are as they were then, and holds them: from there on this transaction alone writes what belongs to these feeds.
-//! Then come documents, older forms of entries and holds; last the numbers of events are taken, and what bears them is
-//! written. So nobody waits for the numbers longer than it takes to write entries and events. A reader sees all of it or
-//! nothing.
+//! The rows are looked at without being locked. The first statement that writes is the feeds' own update, which takes
+//! only rows that are as they were then, and holds them: from there on this transaction alone writes what belongs to
+//! these feeds. Then come documents, older forms of entries and holds; last the numbers of events are taken, and what
+//! bears them is written. So no transaction waits for the numbers longer than it takes to write entries and events. A
+//! reader sees all of it or nothing.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -229,7 +229,8 @@ async fn write_polls(on: &mut PgConnection, fresh: &[&Fresh<'_>], clock_skew: Du
     Ok(written.rows_affected())
 }
 
-/// Deletes the oldest rows of feeds that would have more than they may. Their rows are held: nobody else writes theirs.
+/// Deletes the oldest rows of feeds that would have more than they may. The feeds' rows are locked: no other
+/// transaction writes their entries.
 async fn make_room(
     on: &mut PgConnection,
     quota: &QuotaConfig,
@@ -304,7 +305,7 @@ async fn write_documents(
     Ok(())
 }
 
-/// Writes what deliveries brought, and what new entries say of their feeds' pushes.
+/// Writes the content of deliveries, and what new entries say about their feeds' pushes.
 async fn write_pushes(
     on: &mut PgConnection,
     (fresh, changes): (&[Fresh<'_>], &[Change<'_>]),
@@ -337,7 +338,8 @@ async fn write_pushes(
     Ok(())
 }
 
-/// Stores what hosts asked for; gives the hold that follows from each verdict that asked for one, by its number.
+/// Stores the holds that hosts requested; returns the hold that follows from each verdict that requests one, by its
+/// number.
 async fn write_holds(
     on: &mut PgConnection,
     fresh: &[Fresh<'_>],
@@ -368,7 +370,7 @@ async fn write_holds(
     Ok(holds)
 }
 
-/// Gives every change and event its `seq`. Until this transaction ends nobody else can take numbers.
+/// Gives every change and event its `seq`. Until this transaction ends no other one can take numbers.
 async fn number(
     on: &mut PgConnection,
     fresh: &[Fresh<'_>],

@@ -1,5 +1,5 @@
--- The hosts' holds, locked, also of hosts that had none: they have one that ended in 1970. With each, until when the feed
--- that caused it was asked to wait.
+-- The hosts' holds, locked, also of hosts that had none: they have one that ended in 1970. With each, the end of the
+-- wait that the server requested of the feed that caused it.
 INSERT INTO host_holds (host, held_until, feed_id)
 SELECT host, 0, 0
 FROM UNNEST($1::text[]) AS new (host)

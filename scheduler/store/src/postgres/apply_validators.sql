@@ -1,5 +1,5 @@
--- Validators belong to an accepted document: where none is known (they were forgotten while the fetch ran) there is nothing
--- that they could stand for.
+-- Validators belong to an accepted document: where none is known (they were forgotten while the fetch ran) they would
+-- describe no document.
 UPDATE feeds
 SET etag           = new.etag,
     last_modified  = new.last_modified,

@@ -47,8 +47,8 @@ impl PostgresStore {
     }
 }
 
-/// Runs a call whose work is one statement, or several that need no transaction: `work` is a block over the connection `on`.
-/// A macro, because the compiler cannot yet tell that the futures of async closures over references are `Send`.
+/// Runs a call whose work is one statement, or several that need no transaction: `work` is a block over the connection
+/// `on`. A macro, because the compiler cannot yet prove that the futures of async closures over references are `Send`.
 macro_rules! on_connection {
     ($store:expr, $action:expr, |$on:ident| $work:expr) => {
         $store

@@ -1,4 +1,4 @@
--- Confirmed subscriptions at the hub after number $1 that end, or whose feed was merged. $2: the hub is closed to everybody,
+-- Confirmed subscriptions at the hub after number $1 that end, or whose feed was merged. $2: the hub is closed to all,
 -- $3: to subscribers without a token ($4).
 SELECT it.id, CASE WHEN $2 OR ($3 AND it.by_whom = $4) THEN NULL ELSE feeds.merged_into END
 FROM subscriptions AS it

@@ -1,11 +1,11 @@
 //! The store on PostgreSQL: any number of processes, one schema, which the namespace names.
 //!
-//! A batch costs a handful of statements whatever its size: its rows cross as arrays and stand in the order of their numbers.
+//! A batch costs a handful of statements whatever its size: its rows cross as arrays, in the order of their numbers.
 //! Five rules keep transactions of several processes apart:
 //! - rows are locked in one order: feeds by number, then hosts by name, then the row of `store`; a transaction that has to write more of
 //!   a feed holds its row first;
-//! - the row of `store` is the lock under which events are numbered, taken last and held until the transaction ends, so that
-//!   a reader who sees a number has seen, or can never see, all smaller ones;
+//! - the row of `store` is the lock under which events are numbered, taken last and held until the transaction ends, so
+//!   that a reader that sees a number has seen, or can never see, all smaller ones;
 //! - `apply` looks at rows without locking them and writes those that are still as they were; if one is not, it begins
 //!   again and locks them first. A report of another version therefore changes nothing, whichever process applies it;
 //! - a call ends within half a minute (`Limits`), whatever the server does, and within seconds when its connection was
@@ -133,8 +133,8 @@ fn column<'a, Row, Value>(rows: &'a [Row], value: impl Fn(&'a Row) -> Value) -> 
     rows.iter().map(value).collect()
 }
 
-/// A text as PostgreSQL takes it: the one character that it does not store, and that JSON feeds can bring, becomes the one
-/// that stands for unreadable ones.
+/// Returns a text as PostgreSQL accepts it: the one character that it does not store, and that JSON feeds can contain,
+/// becomes the replacement character.
 fn text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{FFFD}")) } else { Cow::Borrowed(text) }
 }

@@ -12,7 +12,7 @@ pub(super) async fn known(on: &mut PgConnection, ids: &[i64]) -> Result<Vec<Know
     sqlx::query_as(sql).bind(ids).fetch_all(on).await
 }
 
-/// Publishes how feeds differ from what they were, after what else there is to publish. Last in its transaction: see [`tell`].
+/// Publishes how feeds differ from what they were, after all other events. Last in its transaction: see [`tell`].
 pub(super) async fn tell_changes(
     on: &mut PgConnection,
     mut first: Vec<News>,

@@ -47,8 +47,8 @@ fn ends(limits: Limits) -> [(&'static str, u128); 3] {
 }
 
 impl PostgresStore {
-    /// Connects, makes the schema that `namespace` names when it is missing, and brings it up to date. Several may do that at
-    /// once.
+    /// Connects, makes the schema that `namespace` names when it is missing, and migrates it. Several processes may do
+    /// that at once.
     ///
     /// The URL is `postgres://USER:PASSWORD@HOST/DATABASE`, perhaps with several hosts; the database exists, and the user may
     /// create schemas in it or owns that schema. A schema of a newer program gives [`StoreError::TooNew`].
@@ -111,7 +111,7 @@ fn settings(limits: Limits, schema: &str) -> String {
     text
 }
 
-/// Brings the schema up to date on a separate connection, under a lock that other starters wait for.
+/// Migrates the schema on a separate connection, under a lock that other starting processes wait for.
 async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<(), StoreError> {
     const ACTION: &str = "look at its schema";
     on.execute("SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0")

@@ -45,7 +45,7 @@ async fn are_shared(servers: &Servers, on: &mut PgConnection) -> Result<bool, sq
     Ok(false)
 }
 
-/// The process that serves this connection, asked without a prepared statement.
+/// Returns the process that serves this connection, without a prepared statement.
 async fn session(on: &mut PgConnection) -> Result<i32, sqlx::Error> {
     on.fetch_one("SELECT pg_backend_pid()").await?.try_get(0)
 }

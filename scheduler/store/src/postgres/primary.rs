@@ -1,9 +1,9 @@
 //! The servers that the URL names, and the one among them that is in use.
 //!
-//! With several hosts, or with `target_session_attrs`, each new connection is checked: a server that is a standby or read-only
-//! is refused, and a search checks all hosts, in their order, for one that accepts writes. Once such a host is found, all connections
-//! go there until it no longer accepts writes; those to the former host are closed. This cannot tell a former primary that still
-//! accepts writes from the new one: fencing it is the operator's duty.
+//! With several hosts, or with `target_session_attrs`, each new connection is checked: a server that is a standby or
+//! read-only is refused, and a search checks all hosts, in their order, for one that accepts writes. Once such a host
+//! is found, all connections go there until it no longer accepts writes; those to the former host are closed. This
+//! cannot distinguish a former primary that still accepts writes from the new one: fencing it is the operator's duty.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -25,8 +25,8 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// Between two searches while no server accepts writes.
 const BETWEEN_SEARCHES: Duration = Duration::from_millis(250);
 
-/// How long a host may take to be connected to and to say what it is. Shorter than anybody waits for a connection, so that
-/// the reason is known by then.
+/// How long a host may take to accept a connection and to report its role. Shorter than callers wait for a connection,
+/// so that the reason is known by then.
 const ASK_LIMIT: Duration = Duration::from_secs(4);
 
 /// The servers, and which of them is in use.
@@ -140,7 +140,7 @@ impl Servers {
         timeline::bind_epoch(on, &self.history).await
     }
 
-    /// Takes a connection from the pool. When that takes long, or fails, the hosts are asked whether another one accepts writes.
+    /// Takes a connection from the pool. When that takes long, or fails, checks whether another host accepts writes.
     pub(super) async fn acquire(
         &self,
         pool: &PgPool,
@@ -186,7 +186,7 @@ impl Servers {
         }
     }
 
-    /// Searches, unless somebody just did; returns whether another host is in use than in this term.
+    /// Searches, unless another caller just did; returns whether another host is in use than in this term.
     async fn moved(&self, term: u64, limit: Duration) -> bool {
         let mut last = self.searching.lock().await;
         if self.term() == term && last.is_none_or(|last| last.elapsed() > BETWEEN_SEARCHES) {
@@ -222,7 +222,7 @@ impl Servers {
         }
     }
 
-    /// `None` if another search found another host meanwhile: this one may have asked that host too early.
+    /// `None` if another search found another host meanwhile: this one may have checked that host too early.
     async fn search_once(&self) -> Result<Option<PgConnection>, sqlx::Error> {
         let (here, term) = {
             let current = self.lock();

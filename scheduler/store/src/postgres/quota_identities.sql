@@ -1,5 +1,5 @@
 -- The oldest identities of feed $1, $3 of them, but for those whose newest form has one of the numbers $2 or one of the
--- fingerprints $4: what still stands in the document would come again as new.
+-- fingerprints $4: what is still in the document would come again as new.
 DELETE FROM entry_identities
 WHERE feed_id = $1 AND identity IN (
     SELECT identity FROM entry_identities

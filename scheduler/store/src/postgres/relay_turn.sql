@@ -1,6 +1,6 @@
--- Takes or keeps the turn for $1 for $2 ms, if it is its own or over, and moves the cursor on to $3 if
--- that is of this epoch, $4: a history that was gone on with elsewhere has other numbers; gives the cursor. By the
--- database's clock: a process whose own is ahead would otherwise keep the others out for as long.
+-- Takes or keeps the turn for $1 for $2 ms, if $1 has it or it has expired, and advances the cursor to $3 if that is of
+-- this epoch, $4: a history that continued elsewhere has other numbers. Returns the cursor. Uses the database's clock:
+-- a process whose own is ahead would otherwise keep the others out for as long.
 UPDATE relay
 SET holder = $1, until = floor(1000 * extract(epoch FROM clock_timestamp()))::bigint + $2,
     cursor = least(CASE WHEN store.epoch = $4 THEN greatest(cursor, $3) ELSE cursor END, store.seq)

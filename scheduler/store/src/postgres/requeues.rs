@@ -1,6 +1,6 @@
 //! Requeues: what they would do, their beginning, steps and end.
 //!
-//! The row of a requeue is locked before any feed's, and by nobody who holds one.
+//! The row of a requeue is locked before any feed's, and never by a transaction that holds a feed's.
 
 use async_trait::async_trait;
 use common::time::Timestamp;

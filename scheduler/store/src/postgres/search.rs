@@ -30,7 +30,7 @@ async fn extension(on: &mut PgConnection) -> Result<Option<String>, sqlx::Error>
         return Ok(home);
     }
     let made = on.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public").await;
-    // Somebody else may have made it in this moment.
+    // Another process may have made it in this moment.
     let home = sqlx::query_scalar(HOME).fetch_optional(&mut *on).await?;
     if let (Err(error), None) = (made, &home) {
         tracing::warn!(

@@ -1,4 +1,4 @@
-//! Connections that went silent: the network, or something in it, no longer carries them, and nobody closes them.
+//! Connections that went silent: the network, or something in it, no longer carries them, and neither side closes them.
 //!
 //! A statement that waits for a lock and one whose question or answer was lost look alike from here. So when calls take
 //! long, a query over a new connection shows how many of our statements the server works on. Fewer than we wait for,

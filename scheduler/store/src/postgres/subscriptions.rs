@@ -207,7 +207,7 @@ impl Deliveries for PostgresStore {
     }
 }
 
-/// Nobody gives feeds URLs meanwhile, or adds this one.
+/// No other transaction gives feeds URLs meanwhile, or adds this one.
 async fn release(on: &mut PgConnection, id: FeedId, now: Timestamp) -> Result<bool, sqlx::Error> {
     lock_urls(&mut *on).await?;
     let lock = "SELECT id FROM feeds WHERE id = $1 OR id = (SELECT merged_into FROM feeds WHERE id = $1) ORDER BY id FOR UPDATE";

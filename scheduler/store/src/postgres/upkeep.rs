@@ -16,7 +16,7 @@ use crate::job_keys::{KEYS, KeyRow, UNSIGNED, deleted_before, is_due, renewed_be
 use crate::row::{SealColumns, readable};
 use crate::{OldSeal, Seals, StoreError, StoreStats, StoredJobKeys, Upkeep};
 
-/// Rows of each kind that one call of `prune` deletes at most: some ten milliseconds for the others who wait to write.
+/// Rows of each kind that one call of `prune` deletes at most: some ten milliseconds for other writers.
 const PRUNED: i64 = 2_000;
 /// Changes that one call adds to the counters at most: a fraction of a second.
 const FOLDED: i64 = 20_000;
@@ -97,7 +97,7 @@ impl Upkeep for PostgresStore {
     /// consumer whether it missed something.
     async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
         on_connection!(self, "delete old events and entries", |on| {
-            // Nobody polls them any more: their feeds are gone.
+            // They are not polled any more: their feeds are gone.
             let refusals = sqlx::query("DELETE FROM host_refusals WHERE until < $1").bind(events.millis());
             if refusals.execute(&mut *on).await?.rows_affected() > 0 {
                 count_change(&mut *on).await?;

@@ -191,7 +191,7 @@ async fn rows_before(on: &mut SqliteConnection, verdicts: &[Verdict]) -> Result<
     serde_json::from_str(&rows).map_err(|error| StoreError::on(ACTION)(sqlx::Error::Decode(error.into())))
 }
 
-/// Gives every change its `seq`. Nobody else can take numbers meanwhile.
+/// Gives every change its `seq`. No other transaction can take numbers meanwhile.
 async fn number(
     on: &mut SqliteConnection,
     fresh: &[Fresh<'_>],
@@ -324,7 +324,8 @@ fn standing(standings: &mut Batch, fresh: &Fresh<'_>) {
     });
 }
 
-/// Stores what hosts asked for; gives the hold that follows from each verdict that asked for one, by its number.
+/// Stores the holds that hosts requested; returns the hold that follows from each verdict that requests one, by its
+/// number.
 async fn write_holds(
     tx: &mut SqliteConnection,
     fresh: &[Fresh<'_>],

@@ -1,5 +1,5 @@
--- Rows: feed, etag, last modified, URL of these two. Validators belong to an accepted document: where none is known (they were
--- forgotten while the fetch ran) there is nothing that they could stand for.
+-- Rows: feed, etag, last modified, URL of these two. Validators belong to an accepted document: where none is known
+-- (they were forgotten while the fetch ran) they would describe no document.
 UPDATE feeds
 SET etag           = CAST(substr(?2, new.value ->> 1, new.value ->> 2) AS TEXT),
     last_modified  = CAST(substr(?2, new.value ->> 3, new.value ->> 4) AS TEXT),

@@ -1,7 +1,7 @@
 //! How a batch of rows crosses into SQLite: as two parameters, whatever its size.
 //!
-//! `?1` is a JSON array of arrays, one per row, for `jsonb_each(?1)`. Numbers and short words stand in it themselves; texts
-//! and bytes stand one after the other in `?2`, and the row holds their place: position (from 1, as `substr` counts) and
+//! `?1` is a JSON array of arrays, one per row, for `jsonb_each(?1)`. Numbers and short words are in it directly; texts
+//! and bytes are one after the other in `?2`, and the row holds their place: position (from 1, as `substr` counts) and
 //! length. So nothing long is escaped and parsed, and bytes stay bytes. In SQL: `substr(?2, value ->> 3, value ->> 4)`,
 //! for a text `CAST(.. AS TEXT)`; an absent one has the length null, which makes both NULL.
 

@@ -36,7 +36,7 @@ pub use backup::{Backup, BackupError};
 pub struct SqliteStore {
     /// One connection.
     writer: SqlitePool,
-    /// A few; in memory the writer's own, because nobody else sees its database.
+    /// A few connections; in memory the writer's own, because no other connection sees its database.
     readers: SqlitePool,
     /// What one feed may cost.
     quota: QuotaConfig,

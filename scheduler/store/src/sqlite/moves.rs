@@ -47,7 +47,8 @@ pub(super) async fn move_on(
                 let sql = "INSERT INTO known_pages (feed_id, at) VALUES (?1, ?2) ON CONFLICT (feed_id) DO UPDATE SET at = excluded.at";
                 sqlx::query(sql).bind(id.0).bind(now.millis()).execute(&mut *on).await?;
             }
-            // The readers of a feed that somebody else added are among those of the survivor: the hub must not release it.
+            // The readers of a feed that another caller added are among those of the survivor: the hub must not release
+            // it.
             let sql =
                 "DELETE FROM hub_feeds WHERE feed_id = ?2 AND NOT EXISTS (SELECT 1 FROM hub_feeds WHERE feed_id = ?1)";
             sqlx::query(sql).bind(id.0).bind(survivor).execute(&mut *on).await?;

@@ -28,7 +28,7 @@ const LOG_PAGES: &str = "8000";
 const LOG_LIMIT: &str = "67108864";
 
 impl SqliteStore {
-    /// Opens the database, makes it when it is missing, and brings its schema up to date.
+    /// Opens the database, makes it when it is missing, and migrates its schema.
     ///
     /// `url` is `sqlite://FOLDER/feedfleet.db` or a path, both taken as they are (no %-escapes, no options), or
     /// `sqlite::memory:` or `:memory:` for a store that ends with its last handle. A file is locked for this process: a

@@ -12,7 +12,7 @@ use crate::job_keys::{KEYS, KeyRow, UNSIGNED, deleted_before, is_due, renewed_be
 use crate::row::{SealColumns, readable};
 use crate::{OldSeal, Seals, StoreError, StoreStats, StoredJobKeys, Upkeep};
 
-/// Rows of each kind that one call of `prune` deletes at most: some ten milliseconds for the others who wait to write.
+/// Rows of each kind that one call of `prune` deletes at most: some ten milliseconds for other writers.
 const PRUNED: i64 = 2_000;
 
 #[async_trait]
@@ -92,7 +92,7 @@ impl Upkeep for SqliteStore {
         if let Some(before) = entries {
             gone += prune_entries(&mut tx, before).await.map_err(StoreError::on(ACTION))?;
         }
-        // Nobody polls them any more: their feeds are gone.
+        // They are not polled any more: their feeds are gone.
         let refusals = sqlx::query("DELETE FROM host_refusals WHERE until < ?1").bind(events.millis());
         if refusals.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?.rows_affected() > 0 {
             count_change(&mut tx).await.map_err(StoreError::on(ACTION))?;
@@ -109,7 +109,7 @@ impl Seals for SqliteStore {
         const MAKE: &str = "INSERT INTO job_keys (id, secret, made_at) SELECT coalesce(max(id), 0) + 1, ?1, ?2 FROM job_keys \
                             HAVING coalesce(max(made_at), ?3 - 1) < ?3";
         const DELETE: &str = "DELETE FROM job_keys WHERE made_at < ?1 AND id < (SELECT max(id) FROM job_keys)";
-        // Reading waits for nobody who writes.
+        // Reads do not wait for writers.
         let mut keys: Vec<KeyRow> =
             sqlx::query_as(KEYS).fetch_all(&self.readers).await.map_err(StoreError::on(ACTION))?;
         if is_due(&keys, now) {

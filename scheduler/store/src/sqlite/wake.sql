@@ -1,4 +1,4 @@
--- The feeds ?1 at the time ?2; it is now ?3. With ?4 also those that were retired and that a ping brings one try.
+-- The feeds ?1 at the time ?2; it is now ?3. With ?4 also retired feeds, which a ping gives one try.
 UPDATE feeds
 SET wake_at = max(
         coalesce(hold_until, 0),

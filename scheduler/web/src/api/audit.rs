@@ -1,4 +1,5 @@
-//! Who changed what: a line in the log, and a row in the store, for each call that is not a read, whatever its result.
+//! The audit of changes and their callers: a line in the log, and a row in the store, for each call that is not a read,
+//! whatever its result.
 //!
 //! The row is stored before the change is made, and gets its outcome afterwards: a change that cannot be stored there is not made.
 //! Callers without a valid token are in the log only, and so are requests beyond some dozens a minute that a token's role
@@ -33,8 +34,8 @@ pub(crate) struct Who(pub(crate) Arc<str>);
 #[derive(Clone, Debug)]
 pub(crate) struct Subject(pub(crate) String);
 
-/// What a change is about as far as its handler knows before it is made, for changes whose end nobody waits for. A handler takes it
-/// from its request.
+/// What a change is about as far as its handler knows before it is made, for changes whose caller does not wait for the
+/// end. A handler takes it from its request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meant(Arc<Mutex<Option<String>>>);
 
@@ -44,7 +45,7 @@ impl Meant {
     }
 }
 
-/// What became of a change, where the status code of the answer says something else. A handler adds it to its answer.
+/// The outcome of a change, where the status code of the answer says something else. A handler adds it to its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Became(pub(crate) AuditOutcome);
 
@@ -84,7 +85,7 @@ pub(super) async fn recorded(who: &Who, api: &Api, judged: Judged, mut request: 
 pub(super) enum Judged {
     /// It is not run.
     Refused(ApiError),
-    /// Somebody logs in or out, which any role may.
+    /// A login or logout, which any role may do.
     Login,
     /// It may change something.
     Change,
@@ -98,13 +99,13 @@ fn address_of(request: &Request) -> IpAddr {
     from.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(address)| address.ip())
 }
 
-/// A line to be. Written when it is dropped: a caller who hangs up does not stop the change, nor this.
+/// A future line. Written when it is dropped: a caller that hangs up stops neither the change nor the line.
 struct Line {
     change: Audited,
     meant: Meant,
     /// Its number in the store.
     id: Option<i64>,
-    /// Brings that number.
+    /// Receives that number.
     begun: Option<Begun>,
     /// Whether it is to be stored, and is not yet as it is.
     is_stored: bool,
@@ -138,7 +139,7 @@ impl Line {
         }
     }
 
-    /// Stores that the change is about to be made. If nobody waits for that any more, the line says so.
+    /// Stores that the change is about to be made. If the caller is gone by then, the line says so.
     async fn begin(&mut self) -> Result<(), ApiError> {
         if !self.is_stored {
             return Ok(());
@@ -179,7 +180,7 @@ impl Line {
             _ => AuditOutcome::Refused,
         };
         if let Some(caller) = response.extensions().get::<Caller>() {
-            // A login says who it was.
+            // A login names its caller.
             self.is_stored |= self.change.who == NOBODY && caller.name.as_ref() != NOBODY;
             self.change.who = caller.name.to_string();
         }
@@ -200,7 +201,7 @@ impl Line {
         }
     }
 
-    /// Stores what became of the change, once, whether or not the caller waits for it.
+    /// Stores the outcome of the change, once, whether or not the caller waits for it.
     async fn store(&mut self) {
         // It was refused because its line was late. That line may still be written.
         if let Some(begun) = self.begun.take()
@@ -226,7 +227,7 @@ impl Drop for Line {
             self.is_about(None);
         }
         if let Some(mut begun) = self.begun.take() {
-            // From here on the ledger sees that nobody waits; it may have sent the number before.
+            // From here on the ledger sees that the receiver is gone; it may have sent the number before.
             begun.close();
             self.id = begun.try_recv().ok().and_then(Result::ok);
         }
@@ -324,7 +325,7 @@ pub(crate) mod tests {
             Lines { _guard: tracing::subscriber::set_default(Ear(Arc::clone(&heard))), heard }
         }
 
-        /// Those since it was last asked.
+        /// Returns those since the last call.
         pub(crate) fn take(&self) -> Vec<Value> {
             std::mem::take(&mut self.heard.lock().unwrap())
         }
@@ -395,7 +396,7 @@ pub(crate) mod tests {
             })
             .collect();
         let expected = [
-            // without a key nobody's password is stored
+            // without a key no password is stored
             "ann feeds refused 400",
             "ann feeds/1 done 201",
             "eve fleet refused 403",

@@ -50,7 +50,7 @@ pub(super) async fn of_feed(
 
 async fn list(api: &Api, query: EventQuery, params: &EntryParams) -> Result<Response, ApiError> {
     let zone: Option<Zone> = params.calm.as_deref().map(|zone| explained("calm", zone)).transpose()?;
-    // Asked first: what is stored in between belongs to today.
+    // Read first: what is stored in between belongs to today.
     let last = match zone {
         Some(zone) => api.ops.store.last_entry_before(zone.last_midnight(api.ops.clock.now())).await?,
         None => i64::MAX,

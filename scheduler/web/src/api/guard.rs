@@ -1,5 +1,5 @@
-//! Who may call. With tokens: a caller that sends one, within its role. Without: this machine's programs, but no web
-//! page that runs in a browser on it.
+//! Which callers are allowed. With tokens: a caller that sends one, within its role. Without: this machine's programs,
+//! but not web pages in a browser on it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use crate::error::ApiError;
 use crate::session::Caller;
 use crate::state::Api;
 
-/// What is needed to tell who may call.
+/// What is needed to decide which callers are allowed.
 #[derive(Clone)]
 pub(crate) struct Guard {
     api: Api,
@@ -32,17 +32,17 @@ pub(crate) struct Guard {
 /// How a path is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
-    /// By anybody.
+    /// By all callers.
     Public,
     /// By hubs, under whatever name they reach us: what is behind it is protected by its unguessable address.
     Callback,
-    /// By anybody, but changes only from our own pages: the forms of the login.
+    /// By all callers, but changes only from our own pages: the forms of the login.
     Login,
     /// By programs, with a bearer token.
     Api,
-    /// By feed readers, which know a password (HTTP Basic), and by all who open pages.
+    /// By feed readers, which know a password (HTTP Basic), and by all callers that may open pages.
     Feed,
-    /// By the subscribers of the WebSub hub: anybody, or callers with a token, which may be a password.
+    /// By the subscribers of the WebSub hub: all callers, or those with a token, which may be a password.
     Hub,
     /// By people who are logged in, and by programs with a bearer token.
     Page,
@@ -65,7 +65,7 @@ impl Guard {
         }
     }
 
-    /// Returns who calls, and whether that is refused.
+    /// Returns the caller, and whether it is refused.
     fn judge(&self, request: &Request, door: Door) -> (Caller, Result<(), ApiError>) {
         let (method, headers) = (request.method(), request.headers());
         if door == Door::Callback {
@@ -80,7 +80,7 @@ impl Guard {
         let logged_in = || in_session().map_or_else(Caller::nobody, |token| Caller::logged_in(&token));
         match door {
             Door::Hub | Door::Callback => (Caller::nobody(), Ok(())),
-            // Somebody who is logged in finds the way back to the other pages.
+            // A caller that is logged in gets links to the other pages.
             Door::Public => (logged_in(), Ok(())),
             Door::Api => self.with_token(method, &bearer(headers)),
             Door::Login => {
@@ -189,7 +189,7 @@ pub(crate) async fn admit(State(guard): State<Guard>, mut request: Request, next
         let ask = HeaderValue::from_static("Basic realm=\"feedfleet: a token as the password\", charset=\"UTF-8\"");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, ask);
     }
-    // A login says itself who it is.
+    // A login names its caller itself.
     response.extensions_mut().get_or_insert_with(|| caller);
     response
 }
@@ -255,7 +255,7 @@ fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     }
 }
 
-/// A proxy on this machine makes everybody's requests its own, and often names itself as their Host.
+/// A proxy on this machine sends all callers' requests as its own, and often names itself as their Host.
 fn without_proxy(headers: &HeaderMap) -> Result<(), ApiError> {
     let tells_of_proxy = |name: &HeaderName| {
         matches!(name.as_str(), "forwarded" | "via" | "x-real-ip") || name.as_str().starts_with("x-forwarded-")

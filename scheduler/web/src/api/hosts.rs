@@ -159,7 +159,7 @@ pub(crate) async fn block(
     show(State(api), PathHost(host)).await
 }
 
-/// `POST /hosts/{host}/unblock`: lifts a block; a hold that the server asked for stays.
+/// `POST /hosts/{host}/unblock`: lifts a block; a hold that the server requested stays.
 pub(crate) async fn unblock(State(api): State<Api>, PathHost(host): PathHost) -> Result<Json<HostView>, ApiError> {
     let (ops, name) = (api.ops.clone(), host.clone());
     run_to_completion(async move { ops.unblock_host(&name).await }).await?;

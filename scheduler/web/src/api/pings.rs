@@ -1,5 +1,5 @@
-//! Where publishers say that a feed has something new: `POST /ping` and `POST /RPC2`, open to everybody, so bounded in every
-//! direction. Nothing is fetched at an address that only a ping named.
+//! Where publishers say that a feed has something new: `POST /ping` and `POST /RPC2`, open to all callers, so bounded
+//! in every direction. Nothing is fetched at an address that only a ping named.
 
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -193,7 +193,7 @@ mod tests {
         let id = fleet.feed(URL).await;
         rest(&fleet, URL).await;
         let wake = wake_of(&fleet, id).await;
-        // Its fetch has begun, as far as anybody knows.
+        // Its fetch has begun, as far as the fleet knows.
         fleet.clock.advance(Duration::from_secs(90));
         for _ in 0..3 {
             rest(&fleet, URL).await;

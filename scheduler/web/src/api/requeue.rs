@@ -1,4 +1,4 @@
-//! Requeues: many feeds polled now, at a rate; what one would do, how those that run stand, and their end.
+//! Requeues: many feeds polled now, at a rate; what one would do, the state of those that run, and their end.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ use scheduler::wire::{List, RequeuedView};
 use store::requeues::MOST_REQUEUES;
 use store::{NewRequeue, Requeue, RequeueFilter};
 
-/// Feeds a second, unless somebody says otherwise.
+/// The default number of feeds a second.
 const RATE: f64 = 10.0;
 /// Feeds a second, at most.
 const MOST_RATE: f64 = 10_000.0;
@@ -122,7 +122,7 @@ pub(crate) async fn requeue(api: &Api, who: &Who, body: RequeueBody) -> Result<R
     Ok(RequeuedView { id: Some(begun.id), ..view })
 }
 
-/// Hosts that are not asked for now: by a server's word, or by an operator's.
+/// Returns the hosts that are not polled for now: on hold by a server, or blocked by an operator.
 async fn waits(api: &Api) -> Result<BTreeMap<HostKey, Timestamp>, ApiError> {
     let now = api.ops.clock.now();
     let blocks = api.ops.store.host_orders(None).await?.unwrap_or_default().blocks;

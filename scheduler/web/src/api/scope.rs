@@ -84,7 +84,7 @@ pub(crate) fn leads_home(caller: &Caller, request: &Request) -> bool {
 /// Refuses a route that is not for tokens with labels.
 pub(crate) fn within_labels(caller: &Caller, request: &Request) -> Result<(), ApiError> {
     let matched = request.extensions().get::<MatchedPath>();
-    // A path without a route is a 404 for everybody.
+    // A path without a route is a 404 for all callers.
     if !caller.is_limited() || matched.is_none_or(|path| OPEN.contains(&path.as_str())) {
         return Ok(());
     }

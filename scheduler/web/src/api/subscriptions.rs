@@ -24,7 +24,7 @@ use crate::reading::{Chosen, time};
 use crate::request::{Accepts, Body, Params, explained, fields, limit, parsed};
 use crate::state::{Api, State};
 
-/// Events of a request, unless somebody says otherwise.
+/// The default number of events of a request.
 const BATCH: u32 = 100;
 /// Seconds that an event may wait for others, at most.
 const LONGEST_DELAY: f64 = 3600.0;

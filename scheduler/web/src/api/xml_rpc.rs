@@ -206,7 +206,7 @@ mod tests {
             "<!DOCTYPE a [<!ENTITY b 'c'>]><methodCall><methodName>&b;</methodName></methodCall>".to_owned(),
         ];
         let seeds = seeds.map(String::into_bytes);
-        // For libFuzzer, if somebody wants them.
+        // For libFuzzer, if requested.
         write_seeds("xml_rpc", &seeds);
         survives("calls", &seeds, 4 * count(), |bytes| {
             if let Ok(call) = read(bytes) {

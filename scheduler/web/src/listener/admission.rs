@@ -63,7 +63,7 @@ impl Admission {
         if open.connections.len() >= self.limits.connections {
             open.make_room(None);
         }
-        // Who gave way may have been one beyond the limit itself: what counts is how many are open now.
+        // The connection that gave way may itself have exceeded the limit: what counts is how many are open now.
         let others = open.connections.len();
         if others >= self.limits.connections + RESERVED {
             return None;

@@ -14,9 +14,9 @@ const CLOSING: usize = 32;
 pub struct Limits {
     /// Connections in total.
     pub connections: usize,
-    /// Connections of one address (IPv6: of one /64) that stands for one caller.
+    /// Connections of one address (IPv6: of one /64) that is one caller's.
     pub per_address: usize,
-    /// Addresses that stand for many callers.
+    /// Addresses that many callers share.
     pub proxies: Proxies,
     /// From the first byte of a request's head, or from connecting, to the head's end.
     pub head: Duration,

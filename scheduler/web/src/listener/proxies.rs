@@ -1,4 +1,4 @@
-//! Proxies that callers come through, and who calls through them.
+//! Proxies, and the callers behind them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -24,14 +24,14 @@ impl Proxies {
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// Returns whether one address stands for many callers: that of a trusted proxy, and loopback, where a proxy on this
-    /// machine calls from, and programs that share it with this one.
+    /// Returns whether many callers share one address: that of a trusted proxy, and loopback, which a proxy on this
+    /// machine and other programs on it use.
     pub(super) fn stands_for_many(&self, address: IpAddr) -> bool {
         address.to_canonical().is_loopback() || self.trusts(address)
     }
 
-    /// Returns who makes a request: the address that a trusted proxy names, or else the connected one. Each proxy appends to
-    /// the list, so that only what stands behind the last address that is not trusted could have been made up.
+    /// Returns the caller of a request: the address that a trusted proxy names, or else the connected one. Each proxy
+    /// appends to the list, so that only what comes before the last untrusted address could have been made up.
     pub(super) fn caller(&self, connected: SocketAddr, headers: &HeaderMap) -> SocketAddr {
         if !self.trusts(connected.ip()) {
             return connected;

@@ -169,7 +169,7 @@ async fn a_head_that_is_longer_than_the_buffer_of_a_connection_is_refused() {
 async fn a_caller_that_reads_nothing_is_cut_off() {
     let served = served(quick()).await;
     let mut stream = served.sent(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    // In steps: after a stall of this process the listener gets its turn before this test reads.
+    // In steps: after a stall of this process the listener runs before this test reads.
     for _ in 0..200 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

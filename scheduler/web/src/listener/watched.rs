@@ -23,7 +23,7 @@ pub(super) struct Activity(Mutex<State>);
 struct State {
     /// Requests whose response has not ended; HTTP/1.1 has one at a time.
     busy: bool,
-    /// Part of the next request's head has arrived. True at first: who connects has something to say.
+    /// Part of the next request's head has arrived. True at first: a client connects to send a request.
     heard: bool,
     /// Since when it waits: for a head, or for its end.
     since: Instant,

@@ -1,5 +1,6 @@
-//! Where hubs and clouds reach this fleet: `/websub/{token}` and `/rsscloud/{token}`, open to everybody. The token is the unguessable id
-//! of a subscription, and what is sent there is judged by [`Callbacks`](scheduler::push::callback::Callbacks).
+//! Where hubs and clouds reach this fleet: `/websub/{token}` and `/rsscloud/{token}`, open to all callers. The token is
+//! the unguessable id of a subscription, and what is sent there is judged by
+//! [`Callbacks`](scheduler::push::callback::Callbacks).
 
 #[cfg(test)]
 mod tests;
@@ -85,7 +86,7 @@ pub(crate) async fn deliver(
     Ok(answer(run_to_completion(async move { callbacks.deliver(admitted, delivery).await }).await?))
 }
 
-/// A body that comes too slowly keeps others from their turn.
+/// A body that comes too slowly delays others.
 async fn in_time<T>(body: impl Future<Output = T>) -> Result<T, ApiError> {
     let late = |_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
     tokio::time::timeout(BODY_WITHIN, body).await.map_err(late)
@@ -167,7 +168,7 @@ fn form(body: &[u8]) -> Pairs {
 
 fn answer(taken: Taken) -> Response {
     match taken {
-        // Nobody learns which of these it was.
+        // The sender does not learn which of these it was.
         Taken::Accepted | Taken::Ignored => StatusCode::ACCEPTED.into_response(),
         Taken::Gone => (StatusCode::GONE, "nothing is subscribed under this address").into_response(),
         Taken::Busy => {

@@ -163,7 +163,7 @@ async fn a_check_says_what_to_do() {
     assert!(call(&fleet, "POST", "/websub/check", &[], "").await.1.starts_with("feedfleet takes deliveries here"));
 }
 
-/// A body that nobody may read.
+/// A body that must not be read.
 fn unread() -> axum::body::Body {
     let chunk = || -> Result<Vec<u8>, std::io::Error> { panic!("the body was read") };
     axum::body::Body::from_stream(futures_util::stream::once(async move { chunk() }))

@@ -8,7 +8,7 @@ use common::html::{Tree, TreeLimits};
 /// What the tree of one sanitised text may cost.
 const LIMITS: TreeLimits = TreeLimits { max_nodes: 60_000, max_depth: 600, max_bytes: 12_000_000, deadline: None };
 
-/// Spellings that were found in the wild or in the lists of those who test filters; each has run somewhere.
+/// Spellings that were found in the wild or in lists for testing filters; each has run somewhere.
 pub(crate) const ATTACKS: &[&str] = &[
     "<script>alert(1)</script>",
     "<SCRIPT SRC=//evil.example/x.js></SCRIPT>",

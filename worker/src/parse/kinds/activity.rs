@@ -18,7 +18,7 @@ use super::posts::{Post, Posts, iso_duration, json, media_type_of, time};
 pub(crate) struct Lead {
     /// As written.
     pub(crate) url: String,
-    /// Who the document is about, if it is an actor's.
+    /// The name of the actor, if the document is an actor's.
     pub(crate) name: Option<String>,
     /// That actor's page.
     pub(crate) page: Option<String>,
@@ -191,8 +191,8 @@ fn page_of(object: &Value) -> Option<String> {
     links.iter().find(is_page).or(links.first()).and_then(|link| address(link))
 }
 
-/// Authors as far as the document itself describes them. The address of an actor is taken apart where its form is the usual one,
-/// because asking for each would be a request for each.
+/// Authors as far as the document itself describes them. The address of an actor is taken apart where its form is the
+/// usual one, because looking up each would be a request for each.
 fn authors(of: Option<&Value>) -> Vec<Author> {
     let author = |actor: &Value| match actor {
         Value::String(url) => Some(Author { name: handle(url)?, url: Some(url.clone()), ..Author::default() }),
@@ -217,7 +217,7 @@ fn handle(actor: &str) -> Option<String> {
 
 fn files(object: &Value) -> Vec<Enclosure> {
     let attached = object.get("attachment").into_iter().flat_map(each).filter_map(|attached| file(attached, None));
-    // a film's own files stand among its addresses
+    // a film's own files are among its addresses
     let own = object.get("url").into_iter().flat_map(each).filter(|link| {
         let media_type = string(link, "mediaType").unwrap_or_default();
         ["audio/", "video/", "image/"].iter().any(|kind| media_type.starts_with(kind))
@@ -238,7 +238,7 @@ fn file(file: &Value, of: Option<&Value>) -> Option<Enclosure> {
         width: whole("width").and_then(|width| width.try_into().ok()),
         height: whole("height").and_then(|height| height.try_into().ok()),
         medium: MEDIA.into_iter().find(|kind| is_one_of(file, &[kind])).map(str::to_ascii_lowercase),
-        // a picture's name is its description for those who do not see it
+        // a picture's name is its description for readers who cannot see it
         alt: of.is_none().then(|| string(file, "name").or_else(|| string(file, "summary"))).flatten(),
         thumbnails: picture(file).map_or(of_object, |picture| vec![picture]),
         url,

@@ -39,7 +39,7 @@ pub(in crate::parse) fn read(text: &str, max_entries: usize) -> Option<Posts> {
 
 const PROFILES: &str = "https://bsky.app/profile/";
 
-/// Whose feed it is: the author of what was not repeated, or who repeated it.
+/// Returns the owner of the feed: the author of what was not reposted, or the account that reposted it.
 fn owner(item: &Value) -> Option<&Value> {
     if is_repost(item) { item.pointer("/reason/by") } else { item.pointer("/post/author") }
 }
@@ -178,7 +178,7 @@ fn add_embed(embed: &Value, content: &mut String, files: &mut Vec<Enclosure>, de
     }
 }
 
-/// The first picture stands for the post.
+/// The first picture represents the post.
 fn picture(details: &mut EntryDetails, url: Option<&str>) {
     details.image = details.image.take().or_else(|| url.map(str::to_owned));
 }

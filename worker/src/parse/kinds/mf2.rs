@@ -20,13 +20,13 @@ pub(super) struct Property<'t> {
     pub(super) at: NodeId,
 }
 
-/// An item: its element, what stands in it, and what items stand in it that are not the value of a property.
+/// An item: its element, its content, and the items in it that are not the value of a property.
 #[derive(Debug)]
 pub(super) struct Item<'t> {
     pub(super) root: NodeId,
     pub(super) properties: Vec<Property<'t>>,
     pub(super) children: Vec<NodeId>,
-    /// Some item stands in it, whether or not as the value of a property: then nothing is implied.
+    /// It contains an item, whether or not as the value of a property: then nothing is implied.
     nests: bool,
 }
 
@@ -71,7 +71,7 @@ impl Page {
         Page { tree, base, budget: Cell::new(budget), link_budget: Cell::new(LINK_BUDGET) }
     }
 
-    /// Pays for looking at a node and the bytes of its text or classes. False once there is nothing left.
+    /// Pays for looking at a node and the bytes of its text or classes. False once the budget is used up.
     fn pays(&self, bytes: usize) -> bool {
         let left = self.budget.get().saturating_sub(bytes + 1);
         self.budget.set(left);
@@ -240,7 +240,7 @@ impl Page {
         match self.tree.name(node) {
             "a" | "area" | "link" => attribute("href"),
             "img" | "audio" | "source" | "iframe" => attribute("src"),
-            // a player's file may stand in an element below it
+            // a player's file may be in an element below it
             "video" => attribute("src").or_else(|| self.source_in(node)).or_else(|| attribute("poster")),
             "object" => attribute("data"),
             _ => None,

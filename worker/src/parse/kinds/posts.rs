@@ -163,7 +163,7 @@ pub(super) fn iso_duration(text: &str) -> Option<Number> {
     Number::new(seconds).filter(|_| seconds > 0.0)
 }
 
-/// A file's media type by the end of its URL, for formats that do not tell.
+/// A file's media type by the end of its URL, for formats that do not name it.
 pub(super) fn media_type_of(url: &str) -> Option<String> {
     let path = url.split(['?', '#']).next()?;
     let (_, extension) = path.rsplit('/').next()?.rsplit_once('.')?;

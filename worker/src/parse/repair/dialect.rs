@@ -18,7 +18,7 @@ pub(super) struct Dialect {
     prefix: Option<String>,
 }
 
-/// The family that a root element's name stands for.
+/// Returns the family of a root element's name.
 pub(super) fn kind(name: &str) -> Option<Kind> {
     let local = name.rsplit(':').next().unwrap_or(name);
     match local.to_ascii_lowercase().as_str() {

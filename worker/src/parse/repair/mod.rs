@@ -163,7 +163,7 @@ impl Rewriter {
         }
     }
 
-    /// The depth of the element that entries stand in: whatever else is open, an entry begins outside of it.
+    /// The depth of the element that contains the entries: whatever else is open, an entry begins outside of it.
     fn container(&self) -> usize {
         self.open.iter().position(|open| open.plain == "channel").map_or(1, |at| at + 1)
     }

@@ -23,7 +23,7 @@ pub(super) enum Token<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag<'a> {
     pub(super) name: &'a str,
-    /// What stands between the name and the tag's end.
+    /// The text between the name and the tag's end.
     pub(super) attributes: &'a str,
     /// `<a/>`
     pub(super) empty: bool,
@@ -117,7 +117,7 @@ pub(super) fn attributes(text: &str) -> impl Iterator<Item = (&str, &str)> {
 /// Longest reference with a meaning, `&` and `;` included, in bytes, with room.
 const MAX_REFERENCE: usize = 40;
 
-/// Adds text in which every `&` begins a reference that an XML reader can resolve, and no `<` or `"` stands. Gives up once
+/// Adds text in which every `&` begins a reference that an XML reader can resolve, without `<` or `"`. Gives up once
 /// the output is longer than `longest`.
 pub(super) fn push_escaped(out: &mut String, text: &str, longest: usize) {
     let mut rest = text;

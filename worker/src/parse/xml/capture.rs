@@ -65,7 +65,7 @@ impl<'a> Capture<'a> {
         }
     }
 
-    /// What a reference at this depth stands for.
+    /// Adds the text of a reference at this depth.
     pub(super) fn push(&mut self, depth: usize, meaning: &str) {
         if depth > self.depth {
             return;

@@ -31,7 +31,7 @@ impl Entities {
         Entities { texts, spent: 0 }
     }
 
-    /// The text that a name stands for.
+    /// Returns the text of a name.
     pub(super) fn resolve(&mut self, name: &str) -> Option<&str> {
         let (_, text) = self.texts.iter().find(|(known, _)| known == name)?;
         self.spent += text.len();

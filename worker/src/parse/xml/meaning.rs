@@ -1,4 +1,4 @@
-//! What an element means at its place, and what becomes of what it holds.
+//! What an element means at its place, and where its content goes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -288,7 +288,7 @@ impl<'a> Pass<'a, '_> {
             (Element::OriginalLink, _) => self.original_link(text),
             (Element::Keywords, _) => self.keywords(&text),
             (Element::Detail(detail), _) => self.release_detail(detail, rank, Text { raw: text, markup }),
-            // with an element inside, what stands before that
+            // with an element inside, the text before that
             (Element::Category, _) if is_markup => {
                 let own = text.split('<').next().unwrap_or_default().trim();
                 if !own.is_empty() {

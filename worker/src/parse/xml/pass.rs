@@ -32,7 +32,7 @@ pub(super) struct CapturedText {
     pub(super) format: Format,
     /// `isPermaLink` of a guid.
     pub(super) id_is_link: Option<bool>,
-    /// What the element stands in.
+    /// The scope around the element.
     pub(super) around: Option<Scope>,
 }
 

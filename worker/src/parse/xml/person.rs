@@ -82,7 +82,7 @@ fn address_of_person(text: &str) -> Option<String> {
     [inside, before].into_iter().map(str::trim).find(is_address).map(str::to_owned)
 }
 
-/// What stands before brackets at the end of a text, and what in them.
+/// Returns the text before brackets at the end of a text, and the text in them.
 fn bracketed(text: &str) -> Option<(&str, &str)> {
     let round = || text.strip_suffix(')')?.split_once('(');
     let angled = || text.strip_suffix('>')?.split_once('<');

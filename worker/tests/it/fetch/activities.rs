@@ -304,7 +304,7 @@ async fn the_feed_of_an_actors_page_is_named_by_the_actors_own_url() {
         .set("/ada", json("\"type\": \"Person\", \"id\": \"https://else.example/ada\", \"outbox\": \"/outbox\""));
     let foreign = bench.fetch(&bench.feed("/@ada", Script::body("text/html", page))).await;
     assert_eq!(foreign.permanent_url, None, "only the document at a URL says that it is its own");
-    // The same document at another origin: anybody's link and a temporary redirect lead there.
+    // The same document at another origin: a stranger's link and a temporary redirect lead there.
     bench.origin.set("/ada", json(&own));
     let elsewhere =
         bench.fetch(&bench.feed("/@eve", Script::redirect(302, url.replace("127.0.0.1", "one.test")))).await;

@@ -41,7 +41,7 @@ async fn armour_a_connection_that_does_not_come_about_times_out() {
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let full = socket.listen(0).unwrap();
     let address = full.local_addr().unwrap();
-    // the kernel queues a connection or two that nobody accepts, and then leaves further ones unanswered
+    // the kernel queues a connection or two that are not accepted, and leaves further ones unanswered
     let fill = || tokio::time::timeout(SHORT, TcpStream::connect(address));
     let mut queued = Vec::new();
     while let Ok(connected) = fill().await {

@@ -53,7 +53,7 @@ async fn nothing_is_guessed_for_an_import_or_asked_of_a_host_that_nobody_named()
     bench.fetch(&FetchJob { search: false, ..job }).await;
     assert_eq!(asked(&bench), ["/"]);
 
-    // A site that sends everybody to the login page of another host.
+    // A site that sends every client to the login page of another host.
     let login = bench.origin.url_on(1, "/login");
     bench.origin.set("/login", page("log in"));
     bench.fetch(&bench.feed("/members", Script::redirect(302, login.clone()))).await;

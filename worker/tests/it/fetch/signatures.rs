@@ -1,4 +1,4 @@
-//! P46: signed requests, verified with OpenSSL from what stands in RFC 9421, not from our own code.
+//! P46: signed requests, verified with OpenSSL by the text of RFC 9421, not from our own code.
 
 use std::sync::Arc;
 

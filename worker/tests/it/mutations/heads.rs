@@ -65,7 +65,7 @@ async fn serve(listener: TcpListener, response: Arc<Mutex<Vec<u8>>>) {
 
 #[tokio::test]
 async fn mutated_heads_end_every_fetch_with_an_outcome() {
-    // Nothing is followed: a mutated Location names anybody.
+    // Nothing is followed: a mutated Location may name any server.
     let bench = Bench::with(|fetch| fetch.max_redirects = 0).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/feed", listener.local_addr().unwrap());

@@ -1,8 +1,9 @@
 //! Feeds as today's publishers write them, each read in full.
 //!
-//! NAME.xml is of our own writing, after the publisher's documentation. NAME.json is what `feedfleet parse --json` prints of
-//! it with `--base https://NAME.example/feed`, and was read through by a person: every field that the document has is there, or it is one that nobody
-//! reads. A change of the reader shows as a difference, which is either a fault or a better NAME.json.
+//! We wrote NAME.xml after the publisher's documentation. NAME.json is what `feedfleet parse --json` prints of it with
+//! `--base https://NAME.example/feed`, and was read through by a person: every field that the document has is there, or
+//! it is one that is not read. A change of the reader shows as a difference, which is either a fault or a better
+//! NAME.json.
 
 use std::path::{Path, PathBuf};
 

@@ -159,7 +159,7 @@ async fn seqs(store: &PostgresStore, after: i64) -> Vec<i64> {
     store.events(after, 10_000).await.unwrap().items.iter().map(|event| event.seq).collect()
 }
 
-/// Everything at once: nobody waits in a circle, and the counts are right in the end.
+/// Everything at once: there is no deadlock, and the counts are right in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn applying_waking_adding_erasing_and_pruning_at_once_leave_a_sound_store() {
     let schema = Schema::default();

@@ -97,7 +97,7 @@ async fn a_server_that_stops_answering_is_given_up_in_time_and_used_again_when_i
     assert_eq!(feed(&patient, id).await.entries, 1);
 }
 
-/// The first answer that there is, asked again and again.
+/// Repeats a query until it has an answer, and returns that.
 async fn in_time<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {

@@ -10,7 +10,7 @@ use crate::{
     Deliveries, DeliveryFormat, DeliveryTurn, EventFilter, NewSubscription, SubscriptionKind, Subscriptions, Wish,
 };
 
-/// Each process gets its share, nobody gets what another one holds, and what a dead one held is taken over.
+/// Each process gets its share, none gets what another one holds, and what a dead one held is taken over.
 #[tokio::test]
 async fn schedulers_share_subscriptions_and_take_over_from_a_dead_one() {
     let schema = Schema::default();

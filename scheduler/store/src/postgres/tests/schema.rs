@@ -158,7 +158,7 @@ async fn a_url_that_cannot_be_read_is_not_repeated() {
     assert!(whole.contains("read the URL") && !whole.contains("secret"), "{whole}");
 }
 
-/// In large tables that nobody analysed.
+/// In large tables that were not analysed.
 #[tokio::test]
 async fn every_statement_of_a_batch_finds_its_rows_by_index() {
     const FILL: &str = "
@@ -274,7 +274,7 @@ async fn a_search_asks_the_index_of_trigrams() {
     assert!(plan.contains("feed_texts_by_trigram"), "{plan}");
 }
 
-/// As on a server without contrib, or for a user who may not make extensions.
+/// As on a server without contrib, or for a role that may not make extensions.
 #[tokio::test]
 async fn without_the_extension_searches_work_and_the_index_comes_with_a_later_start() {
     let schema = Schema::default();

@@ -1,7 +1,7 @@
 //! Writes the audit's lines to the store, those that wait together in one transaction.
 //!
-//! Each change needs two writes besides its own: its line, and what became of it. Where each write waits for the disk, some hundred
-//! changes at once would otherwise wait for three times as many turns of the disk.
+//! Each change needs two writes besides its own: its line, and its outcome. Where each write waits for the disk, some
+//! hundred changes at once would otherwise wait for three times as many syncs.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ const BATCH: usize = 100;
 /// Lines that wait at most, a few megabytes; others are refused.
 const WAITING: usize = 10_000;
 
-/// The lines that wait for their turn. One task at a time writes them, and ends when none is left.
+/// The lines that wait to be written. One task at a time writes them, and ends when none is left.
 pub(crate) struct Ledger {
     store: Arc<dyn Store>,
     waiting: Mutex<Waiting>,
@@ -27,13 +27,14 @@ struct Waiting {
 }
 
 enum Write {
-    /// A change that is about to be made. Its number is sent; if nobody waits for that any more, the line says so afterwards.
+    /// A change that is about to be made. Its number is sent; if the receiver is gone by then, the line says so
+    /// afterwards.
     Begin(Audited, oneshot::Sender<Result<i64, Unwritten>>),
-    /// What became of a change: of the one with this number, or of one without a line so far.
+    /// The outcome of a change: of the one with this number, or of one without a line so far.
     End(Option<i64>, Audited, oneshot::Sender<()>),
 }
 
-/// Brings the number of a line.
+/// Receives the number of a line.
 pub(super) type Begun = oneshot::Receiver<Result<i64, Unwritten>>;
 
 /// Why a line was not written. The cause is in the log.
@@ -54,7 +55,7 @@ impl Ledger {
         begun
     }
 
-    /// Writes what became of a change, once. The receiver hears when that has been tried.
+    /// Writes the outcome of a change, once. The receiver is notified when that has been tried.
     pub(super) fn end(self: &Arc<Self>, id: Option<i64>, change: Audited) -> oneshot::Receiver<()> {
         let (sender, ended) = oneshot::channel();
         if self.add(Write::End(id, change, sender)).is_some() {
@@ -65,7 +66,7 @@ impl Ledger {
         ended
     }
 
-    /// Writes what became of a change whose line is still to be written, once that has its number: it has one line.
+    /// Writes the outcome of a change whose line is still to be written, once that has its number: it has one line.
     pub(super) fn end_when_begun(self: &Arc<Self>, begun: Begun, change: Audited) {
         let ledger = Arc::clone(self);
         tokio::spawn(async move {
@@ -177,7 +178,7 @@ mod tests {
         let fleet = Fleet::new().await;
         let ledger = Arc::new(Ledger::new(fleet.ops.store.clone()));
         let mut begun: Vec<_> = (0..BATCH + 50).map(|number| Some(ledger.begin(change(number)))).collect();
-        // Nobody waits for this one.
+        // The receiver of this one is gone.
         begun[7] = None;
         let done = |number| Audited { outcome: AuditOutcome::Done, status: 200, ..change(number) };
         let mut ended = Vec::new();

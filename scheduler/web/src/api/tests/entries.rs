@@ -66,7 +66,7 @@ async fn calm_groups_without_a_count_are_all_the_subscribers_there_are() {
 
 #[tokio::test]
 async fn calm_readers_see_nothing_before_their_midnight() {
-    // The clock stands at 14:13 UTC.
+    // The clock shows 14:13 UTC.
     let fleet = Fleet::new().await;
     let calm = json!([{ "zone": "Europe/Paris", "subscribers": 3 }]);
     let body = json!({ "url": "https://a.org/1", "subscribers": 0, "calm": calm });

@@ -1,4 +1,4 @@
-//! The WebSub hub by request: what is accepted, what is refused, and who may ask.
+//! The WebSub hub by request: what is accepted, what is refused, and which callers are allowed.
 
 use common::config::{ApiRole, ApiToken, HubAccess};
 

@@ -1,4 +1,4 @@
-//! Requeues by request: what is matched, what is refused, what becomes of them.
+//! Requeues by request: what is matched, what is refused, and the outcome.
 
 use common::outcome::FailureKind;
 use common::policy::{Decision, Status, Terms};
@@ -212,7 +212,7 @@ async fn every_answer_has_the_headers_that_keep_browsers_in_check() {
         let answer = fleet.router.clone().call(request).await.unwrap();
         let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         assert_eq!(header("x-content-type-options"), "nosniff", "{path}");
-        // Pages say to themselves where a form comes from, and to nobody else.
+        // Pages send the origin of a form to themselves, and to no other site.
         let is_page = header("content-type").starts_with("text/html");
         assert_eq!(header("referrer-policy"), if is_page { "same-origin" } else { "no-referrer" }, "{path}");
         assert_eq!(header("cache-control"), "no-store", "{path}");
