@@ -362,7 +362,7 @@ async fn polled_once(backends: &Backends, started: Timestamp, clock: &dyn Clock)
     }
 }
 
-/// Waits within the grace for the worker to finish and for its reports to be stored; gives how many were not.
+/// Waits within the grace for the worker to finish and for its reports to be stored; returns how many were not.
 async fn drain(
     fetching: JoinHandle<Result<(), WorkerDied>>,
     reports: &dyn Queue<FetchReport>,

@@ -85,7 +85,7 @@ fn more_than_least(config: &Config) -> u64 {
     config.api.max_connections.saturating_sub(LEAST_API) as u64
 }
 
-/// Raises the soft limit to `needed`, or as far as the hard limit allows; gives what is allowed then.
+/// Raises the soft limit to `needed`, or as far as the hard limit allows; returns the new limit.
 fn raise(needed: u64) -> u64 {
     let limit = getrlimit(Resource::Nofile);
     // None: no limit.

@@ -127,7 +127,7 @@ async fn first_polls(client: &Client) -> anyhow::Result<String> {
     ))
 }
 
-/// Has a batch stored; gives an answer for each.
+/// Has a batch stored; returns an answer for each.
 async fn send(client: &Client, batch: &[Subscription], patient: bool) -> anyhow::Result<Vec<BulkView>> {
     let line = |subscription: &Subscription| subscription.to_json().to_string() + "\n";
     let body: String = batch.iter().map(line).collect();

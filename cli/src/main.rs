@@ -195,7 +195,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Says what went wrong and gives the exit code for it.
+/// Prints what went wrong and returns the exit code for it.
 fn failed(error: &anyhow::Error) -> ExitCode {
     let is_closed_pipe = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

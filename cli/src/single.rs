@@ -34,7 +34,7 @@ pub(crate) struct Single {
 }
 
 impl Single {
-    /// The URL that gave the last answer.
+    /// Returns the URL that sent the last answer.
     pub(crate) fn last_url(&self) -> &FeedUrl {
         self.exchanges.last().map_or(&self.job.url, |exchange| &exchange.url)
     }

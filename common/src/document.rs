@@ -116,7 +116,8 @@ fn reaches_beyond(
         && pushed.iter().any(|identity| !here.contains(identity) && !polled.contains(identity))
 }
 
-/// What a server gave to make the next request conditional (RFC 9110, section 8.8). Opaque: kept and echoed byte for byte.
+/// What a server sent to make the next request conditional (RFC 9110, section 8.8). Opaque: kept and echoed byte for
+/// byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Validators {
@@ -126,8 +127,9 @@ pub struct Validators {
     /// The `Last-Modified` field's value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<String>,
-    /// The URL that gave them, when redirects led to another one than the feed's own. They are sent to that URL alone. With
-    /// [`Validators::POSTS`] behind it, it is where the feed's own answer said that its posts are: the next fetch begins there.
+    /// The URL that sent them, when redirects led to another one than the feed's own. They are sent to that URL alone.
+    /// With [`Validators::POSTS`] behind it, it is where the feed's own answer said that its posts are: the next fetch
+    /// begins there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_url: Option<String>,
 }
@@ -136,7 +138,7 @@ impl Validators {
     /// The fragment that marks a URL as the place of an actor's posts. No request carries fragments.
     pub const POSTS: &str = "#posts";
 
-    /// Is there nothing to make a request conditional with?
+    /// Returns whether no validator is known.
     pub fn is_empty(&self) -> bool {
         self.etag.is_none() && self.last_modified.is_none()
     }
@@ -191,7 +193,7 @@ pub struct FeedHints {
 }
 
 impl FeedHints {
-    /// Did it say nothing?
+    /// Returns true if it said nothing.
     pub fn is_empty(&self) -> bool {
         *self == FeedHints::default()
     }
@@ -285,7 +287,7 @@ pub struct Funding {
 }
 
 impl Onward {
-    /// Did it say nothing?
+    /// Returns true if it said nothing.
     pub fn is_empty(&self) -> bool {
         *self == Onward::default()
     }

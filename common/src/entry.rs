@@ -116,12 +116,12 @@ impl Fingerprint {
         Fingerprint(xxhash_rust::xxh3::xxh3_64(id.as_bytes()) & !u64::from(u32::MAX))
     }
 
-    /// Do both stand for the same identity, whatever the content?
+    /// Returns whether both have the same identity, whatever the content.
     pub fn same_identity(self, other: Fingerprint) -> bool {
         self.identity() == other.identity()
     }
 
-    /// The half that stands for the identity.
+    /// Returns the half that is the hash of the identity.
     pub(crate) fn identity(self) -> u64 {
         self.0 >> 32
     }

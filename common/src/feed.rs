@@ -27,7 +27,7 @@ pub struct Feed {
     pub host: HostKey,
     /// The title that the feed gives itself.
     pub title: Option<String>,
-    /// Is it polled?
+    /// Whether it is polled.
     pub status: Status,
     /// The stored category. The rules may have changed since: [`category()`](crate::policy::category()) returns the
     /// current one.

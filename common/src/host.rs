@@ -124,7 +124,7 @@ impl HostRule {
         HostKey::new(&format!("*.{}", self.domain()))
     }
 
-    /// Does the rule speak of this host name? It speaks of its `match` and of every name below it.
+    /// Returns whether the rule covers this host name: its `match` or a name below it.
     pub fn matches(&self, name: &str) -> bool {
         let suffix = self.r#match.trim_start_matches("*.");
         let Some(start) = name.len().checked_sub(suffix.len()) else { return false };
@@ -184,8 +184,8 @@ impl HostRules {
         self.limits(self.rule_named(key.name()))
     }
 
-    /// Are requests charged to this host at all? Not to a name of a domain that a rule makes one host, and not to a domain
-    /// that no rule makes one.
+    /// Returns whether requests are charged to this host at all. They are not for a name of a domain that a rule makes
+    /// one host, nor for a domain that no rule makes one.
     pub fn has_host(&self, key: &HostKey) -> bool {
         let shared = self.rule_named(key.name()).filter(|rule| rule.shared).map(HostRule::shared_key);
         shared.map_or(!key.as_str().starts_with("*."), |shared| shared == *key)

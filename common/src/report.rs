@@ -167,7 +167,7 @@ pub enum Outcome {
     },
     /// 429, or 503 with Retry-After.
     Throttled {
-        /// The server's own time, if it gave a usable one.
+        /// The server's own time, if it sent a usable one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<Timestamp>,
     },

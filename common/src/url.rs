@@ -65,7 +65,7 @@ impl FeedUrl {
         self.0.as_str()
     }
 
-    /// Is the other one of the same scheme, host and port? Credentials are for one origin.
+    /// Returns whether the other one has the same scheme, host and port. Credentials are for one origin.
     pub fn has_origin_of(&self, other: &FeedUrl) -> bool {
         self.0.origin() == other.0.origin()
     }

@@ -233,7 +233,7 @@ async fn started(
     Ok((running, Api::of(&address).await?))
 }
 
-/// Gives a fleet what it is to do: feeds that it polls, or events that it delivers while it polls nothing.
+/// Gives a fleet its work: feeds that it polls, or events that it delivers while it polls nothing.
 async fn prepare(options: &Options, api: &Api, side: Side, urls: &[String]) -> anyhow::Result<()> {
     if options.part == Part::Polls {
         let watching = if side == Side::Watched { options.subscriptions } else { 0 };

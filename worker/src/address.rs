@@ -40,7 +40,7 @@ impl AddressGuard {
         Ok(AddressGuard { networks: networks.to_vec(), ports })
     }
 
-    /// May this address be dialled?
+    /// Checks whether this address may be dialled.
     pub fn check(&self, address: IpAddr) -> Result<(), Refused> {
         let opened = |address: IpAddr| self.networks.iter().any(|network| network.contains(&address));
         let inner = translated(address).map(IpAddr::V4);
@@ -50,7 +50,7 @@ impl AddressGuard {
         Err(Refused::Address(address))
     }
 
-    /// May a name with these addresses be dialled? One refused address refuses the name.
+    /// Checks whether a name with these addresses may be dialled. One refused address refuses the name.
     pub fn check_all(&self, addresses: &[IpAddr]) -> Result<(), Refused> {
         addresses.iter().try_for_each(|address| self.check(*address))
     }
@@ -81,8 +81,9 @@ fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, InvalidPorts> {
     }
 }
 
-/// Is this an ordinary address of the public Internet? By the IANA special-purpose address registries (RFC 6890 and its
-/// updates): everything in them is refused, even the few that are reachable, because no feed lives there.
+/// Returns whether this is an ordinary address of the public Internet, by the IANA special-purpose address registries
+/// (RFC 6890 and its updates): everything in them is refused, even the few that are reachable, because no feed is
+/// there.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

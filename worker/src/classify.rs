@@ -66,7 +66,8 @@ fn described(status: StatusCode, code: u16) -> String {
     status.canonical_reason().map_or_else(|| code.to_string(), |reason| format!("{code} {reason}"))
 }
 
-/// Does this answer carry the very validators that are stored? Then its body is the known one, if its server is to be believed.
+/// Returns whether this answer carries the same validators as are stored: then its body is the known one, if its server
+/// is right.
 pub fn is_same(stored: &Validators, answer: &Validators) -> bool {
     let same = |stored: &Option<String>, answer: &Option<String>| stored.is_none() || stored == answer;
     !stored.is_empty() && same(&stored.etag, &answer.etag) && same(&stored.last_modified, &answer.last_modified)

@@ -27,7 +27,7 @@ pub struct AnnouncedFeed {
 }
 
 impl AnnouncedFeed {
-    /// Is it no feed itself but an actor of ActivityStreams, whose outbox is one?
+    /// Returns whether it is not a feed itself but an actor of ActivityStreams, whose outbox is one.
     pub fn is_actor(&self) -> bool {
         is_activity(&self.media_type)
     }
@@ -55,7 +55,7 @@ const MAX_TITLE: usize = 200;
 /// How far into a document its kind shows.
 const OPENING: usize = 1024;
 
-/// Does this look like a web page? By the declared type, or by how it begins: both are wrong often enough.
+/// Returns whether this looks like a web page, by the declared type or by how it begins: both are wrong often enough.
 pub fn is_page(bytes: &[u8], content_type: Option<&str>) -> bool {
     let declared = content_type.unwrap_or_default().to_ascii_lowercase();
     if declared.starts_with("text/html") || declared.starts_with("application/xhtml+xml") {

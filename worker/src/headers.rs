@@ -23,7 +23,7 @@ pub fn validators(headers: &HeaderMap) -> Validators {
     Validators { etag: read(header::ETAG), last_modified: read(header::LAST_MODIFIED), for_url: None }
 }
 
-/// A field's bytes as text: one character a byte (ISO-8859-1), so that [`to_value`] gives exactly these bytes back.
+/// A field's bytes as text: one character a byte (ISO-8859-1), so that [`to_value`] returns exactly these bytes.
 fn to_text(value: &HeaderValue) -> String {
     value.as_bytes().iter().copied().map(char::from).collect()
 }
@@ -61,7 +61,7 @@ pub fn is_feed_delta(headers: &HeaderMap) -> bool {
     manipulations.len() == 1 && manipulations[0].trim_ascii().eq_ignore_ascii_case(b"feed")
 }
 
-/// Does the answer have a `Retry-After` field, readable or not?
+/// Returns whether the answer has a `Retry-After` field, readable or not.
 pub fn has_retry_after(headers: &HeaderMap) -> bool {
     headers.contains_key(header::RETRY_AFTER)
 }
@@ -91,7 +91,7 @@ pub fn limited_until(headers: &HeaderMap, received: Timestamp) -> Option<Timesta
     let waits = pairs.chain(listed).filter_map(|(remaining, reset)| {
         let left: f64 = remaining.trim().parse().ok()?;
         let reset = seconds_rounded_up(reset)?;
-        // Some give the time of day in place of a number of seconds.
+        // Some send the time of day in place of a number of seconds.
         let wait = match reset {
             EPOCH_SECONDS.. => Timestamp::EPOCH.after(Duration::from_secs(reset)).since(received),
             seconds => Duration::from_secs(seconds),

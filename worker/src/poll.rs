@@ -53,7 +53,7 @@ const KEY_RETRY: Duration = Duration::from_secs(60);
 /// What a job resulted in.
 #[derive(Debug)]
 pub enum Polled {
-    /// To be published; what the gate gave, if anything, is released after that.
+    /// To be published; what the gate granted, if anything, is released after that.
     Report(Box<FetchReport>, Option<PendingRelease>),
     /// Reported by an earlier delivery, or so late that its lease has ended: acknowledge and forget.
     Nothing,
@@ -257,8 +257,8 @@ impl Poller {
         self.release_for(held, self.lease() * 2).await
     }
 
-    /// Releases what the gate gave while the report is not safe yet. For one lease the version counts as reported, so that the
-    /// feed is not fetched again; if this process dies before the report is safe, it is after that.
+    /// Releases what the gate granted while the report is not safe yet. For one lease the version counts as reported,
+    /// so that the feed is not fetched again; if this process dies before the report is safe, it is after that.
     pub(crate) async fn release_early(&self, held: &PendingRelease) -> Result<(), GateError> {
         if held.reported { self.release_for(held, self.lease()).await } else { Ok(()) }
     }

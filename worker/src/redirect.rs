@@ -65,7 +65,7 @@ pub enum RedirectError {
     TooLong,
 }
 
-/// Is this a redirect that readers follow?
+/// Returns whether this is a redirect that readers follow.
 pub fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
@@ -125,12 +125,12 @@ impl Chain {
         self.moved_to.as_ref()
     }
 
-    /// The URL to remember for what the last answer gave: the last one, if it speaks for the first.
+    /// Returns the URL to remember for the last answer: the last one, if it speaks for the first.
     pub(crate) fn settled(&self) -> &FeedUrl {
         if self.permanent { self.current() } else { self.moved_to.as_ref().unwrap_or(&self.visited[0]) }
     }
 
-    /// Does the last URL speak for the feed's own: were there only permanent redirects, or none?
+    /// Returns whether the last URL speaks for the feed's own: there were only permanent redirects, or none.
     pub fn is_permanent(&self) -> bool {
         self.permanent
     }

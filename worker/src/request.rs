@@ -96,7 +96,7 @@ pub(crate) fn ask_for_activities(fields: &mut HeaderMap) {
     fields.insert(header::ACCEPT, HeaderValue::from_static(ACCEPT_ACTIVITIES));
 }
 
-/// Can the server answer 304 to a request with these fields?
+/// Returns whether the server can answer 304 to a request with these fields.
 pub fn is_conditional(fields: &HeaderMap) -> bool {
     fields.contains_key(header::IF_NONE_MATCH) || fields.contains_key(header::IF_MODIFIED_SINCE)
 }

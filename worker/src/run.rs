@@ -190,7 +190,7 @@ impl Crew {
         }
     }
 
-    /// Polls a job, has its report published, waits for the confirmation, and releases what the gate gave.
+    /// Polls a job, has its report published, waits for the confirmation, and releases what the gate granted.
     async fn report(&self, job: &FetchJob, place: OwnedSemaphorePermit) -> Result<(), WorkError> {
         // A suspect that waits for its isolation keeps no place from others.
         let mut place = Some(place);

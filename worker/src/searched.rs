@@ -17,7 +17,7 @@ impl Searched {
     /// For how long a site is not searched again.
     const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// May the site of this page be looked through now? Remembers that it is.
+    /// Returns whether the site of this page may be searched now. Remembers that it is.
     pub(crate) fn begin(&mut self, page: &FeedUrl, now: Timestamp) -> bool {
         let site = page.as_url().origin().ascii_serialization();
         if self.0.get(&site).is_some_and(|at| now.since(*at) < Self::LIFE) {

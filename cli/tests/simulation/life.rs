@@ -117,7 +117,8 @@ impl Life {
         common::lock(&self.state).paused_until = Some(Instant::now() + lasts);
     }
 
-    /// Cuts or heals the way to a server. A broker whose connection is cut gives what was in hand to others.
+    /// Cuts or restores the connection to a server. A broker whose connection is cut redelivers unacknowledged messages
+    /// to others.
     pub(crate) fn set_way(&self, server: Server, open: bool) {
         self.ways[server as usize].send_replace(open);
         if server == Server::Queue && !open {

@@ -351,7 +351,7 @@ fn attribute(tokens: &[TokenTree]) -> Option<String> {
     }
 }
 
-/// Is what follows compiled for tests only? The conformance suites are.
+/// Returns whether what follows is compiled for tests only. The conformance suites are.
 fn is_for_tests(attribute: &str) -> bool {
     let condition = attribute.replace(' ', "");
     condition == "test" || condition.starts_with("cfg(") && condition.contains("test")

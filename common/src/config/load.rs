@@ -73,7 +73,8 @@ pub fn load(
     layers.finish()
 }
 
-/// Is the variable meant as configuration? Kubernetes puts variables named after its services beside ours.
+/// Returns whether the variable is meant as configuration. Kubernetes puts variables named after its services beside
+/// ours.
 fn is_ours(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("FEEDFLEET_") else { return false };
     let of_kubernetes = !rest.contains("__")

@@ -11,7 +11,7 @@ use crate::host::{HostKey, HostLimits};
 use crate::time::Timestamp;
 use crate::url::{FeedId, Version};
 
-/// Stamps the suite for one implementation: `$make` is a closure that gives a future of a new gate without a past.
+/// Stamps the suite for one implementation: `$make` is a closure that returns a future of a new gate without a past.
 #[macro_export]
 macro_rules! host_gate_conformance {
     (@tests $make:expr; $($name:ident)+) => {
@@ -279,7 +279,7 @@ cases! {
         reported(gate, &permit, 100).await;
         let ticket = reserve(gate, LIMITS, 2000).await.unwrap();
         assert_eq!(acquire(gate, ticket, 1, 4, 2000).await, Acquired::Reported);
-        // The refused one gave its ticket back.
+        // The refused one returned its ticket.
         let ticket = reserve(gate, LIMITS, 4000).await.unwrap();
         granted(acquire(gate, ticket, 1, 5, 4000).await);
     }

@@ -95,7 +95,7 @@ pub fn fresh_nonce() -> u64 {
     rand::rng().random()
 }
 
-/// Names a worker's acquires. Seeded with a number, it always gives the same names.
+/// Names a worker's acquires. Seeded with a number, it always returns the same names.
 #[derive(Debug)]
 pub struct Nonces(Mutex<StdRng>);
 

@@ -86,7 +86,7 @@ impl Host {
         self.outstanding() == 0 && !self.is_held(now) && self.reserved <= now && self.started <= now
     }
 
-    /// Is it held or blocked?
+    /// Returns whether it is held or blocked.
     pub fn is_held(&self, now: Timestamp) -> bool {
         self.held_until.max(self.blocked_until) > now
     }

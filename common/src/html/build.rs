@@ -304,7 +304,7 @@ impl Builder {
     }
 }
 
-/// Is an element one of those that are opened again when something else closed them?
+/// Returns whether an element is one of those that are opened again when something else closed them.
 fn is_formatting(name: &QualName) -> bool {
     name.ns == ns!(html)
         && matches!(

@@ -181,7 +181,7 @@ impl Tree {
         self.insert(node, parent, last, None);
     }
 
-    /// Is the node deeper than this?
+    /// Returns whether the node is deeper than this.
     fn is_deeper(&self, node: NodeId, depth: usize) -> bool {
         std::iter::successors(Some(node), |node| self.nodes[node.0].parent).nth(depth).is_some()
     }

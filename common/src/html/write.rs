@@ -7,8 +7,8 @@ use html5ever::{Attribute, QualName, local_name, ns};
 use super::{Content, NodeId, Tree};
 
 impl Tree {
-    /// Writes the inside of an element, as if that were a `div`. `rewritten` may give another value for an attribute. Stops soon after `max_bytes`: the
-    /// result is longer than that only if something is missing at its end.
+    /// Writes the inside of an element, as if that were a `div`. `rewritten` may return another value for an attribute.
+    /// Stops soon after `max_bytes`: the result is longer than that only if something is missing at its end.
     pub fn write_inside(
         &self,
         within: NodeId,
@@ -74,7 +74,7 @@ impl Tree {
         std::iter::successors(self.nodes[node.0].last_child, |child| self.nodes[child.0].previous)
     }
 
-    /// Is a text inside of an element whose content is neither escaped nor resolved?
+    /// Returns whether a text is inside of an element whose content is neither escaped nor resolved.
     fn holds_raw_text(&self, text: NodeId, within: NodeId) -> bool {
         let parent = self.nodes[text.0].parent.filter(|parent| *parent != within);
         let parent = parent.map(|parent| self.content(parent));

@@ -14,8 +14,8 @@ use crate::report::{FetchReport, Outcome};
 use crate::time::Timestamp;
 use crate::url::{FeedId, FeedUrl, Version};
 
-/// Stamps the suite for one implementation: `$make` gives a future of something that derefs to an empty queue, `$end`
-/// takes that and gives a future that cleans up.
+/// Stamps the suite for one implementation: `$make` returns a future of something that derefs to an empty queue, `$end`
+/// takes that and returns a future that cleans up.
 #[macro_export]
 macro_rules! queue_conformance {
     ($make:expr, $end:expr) => {

@@ -139,7 +139,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> State<T> {
-    /// Gives the room of a message back.
+    /// Releases the room of a message.
     fn forget(&mut self, stored: &Stored<T>) {
         self.bytes -= stored.bytes;
         self.items -= stored.items.len();

@@ -159,8 +159,8 @@ fn process(folder: &Path, program: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the program's memory has not grown for two seconds, and gives when it last did: the schedule is built while
-/// the API answers already.
+/// Waits until the program's memory has not grown for two seconds, and returns when it last did: the schedule is built
+/// while the API already answers.
 fn settled(child: &Running) -> anyhow::Result<Instant> {
     let begun = Instant::now();
     let (mut most, mut grown) = (0, Instant::now());

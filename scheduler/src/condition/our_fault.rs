@@ -166,7 +166,7 @@ mod tests {
         HostKey::new(&format!("host{number}.example:443"))
     }
 
-    /// Plays answers of different hosts, a second apart; gives the turns with the number of the answer.
+    /// Plays answers of different hosts, a second apart; returns the transitions with the number of the answer.
     fn turns(seen: &mut HostAnswers, first: usize, answers: &[bool]) -> Vec<(usize, Transition)> {
         let play = |(number, answered): (usize, &bool)| {
             let number = first + number;

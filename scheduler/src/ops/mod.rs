@@ -167,8 +167,8 @@ impl Ops {
         login.map(|login| self.secrets.seal(login, url)).transpose()
     }
 
-    /// Adds feeds, or finds them known; one answer each, in order. `spread` gives for each feed a number in [0, 1): its
-    /// place in the spread of an import; `None` polls at once, as for feeds added by hand.
+    /// Adds feeds, or finds them known; one answer each, in order. `spread` returns for each feed a number in [0, 1):
+    /// its place in the spread of an import; `None` polls at once, as for feeds added by hand.
     pub async fn add(&self, feeds: &[AddFeed], spread: Option<&[f64]>) -> Result<Vec<Added>, BackendError> {
         self.add_for(feeds, spread, false).await
     }
@@ -327,7 +327,7 @@ impl Ops {
         Ok(erased)
     }
 
-    /// Has live feeds polled as soon as their hosts allow it; gives how many of `ids` are live.
+    /// Has live feeds polled as soon as their hosts allow it; returns how many of `ids` are live.
     pub async fn wake(&self, ids: &[FeedId]) -> Result<usize, BackendError> {
         let now = self.clock.now();
         let woken = self.store.wake(ids, now, now).await?;

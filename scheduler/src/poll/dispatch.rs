@@ -173,7 +173,7 @@ impl Dispatcher {
         Ok(woken)
     }
 
-    /// One round over at most `room` feeds; gives what was done: nothing while reports cannot be stored.
+    /// Runs one round over at most `room` feeds; returns what was done: nothing while reports cannot be stored.
     pub async fn round(&self, now: Timestamp, room: usize) -> Result<Round, BackendError> {
         if room == 0 || !self.condition.storing.works() {
             return Ok(Round::default());
@@ -245,7 +245,7 @@ impl Dispatcher {
         if queued.items == 0 { room } else { room / job_batch * job_batch }
     }
 
-    /// Reserves, parks and publishes; gives how many jobs were published.
+    /// Reserves, parks and publishes; returns how many jobs were published.
     async fn dispatch(&self, due: Vec<(JobRow, Claim)>, now: Timestamp) -> Result<usize, BackendError> {
         let rules = self.rules.get();
         let due: Vec<_> = due.into_iter().map(|(row, claim)| (archive::page_or_feed(row, now), claim)).collect();
@@ -294,8 +294,8 @@ impl Dispatcher {
         failure.map_or(Ok(published.len()), Err)
     }
 
-    /// Reserves in the order in which feeds wait for a host: woken ones first, then by rank, so that a feed that became due just
-    /// now is not served before one that was parked. Gives the answers in the order of the requests.
+    /// Reserves in the order in which feeds wait for a host: woken ones first, then by rank, so that a feed that became
+    /// due just now is not served before one that was parked. Returns the answers in the order of the requests.
     async fn reserve(
         &self,
         due: &[(JobRow, Claim)],

@@ -23,7 +23,7 @@ use store::{Applied, FeedChange, FeedRef, Move, Moved, Store, Verdict};
 /// A feed that was merged into one that was merged, and so on: so far they are followed.
 const MERGES: usize = 5;
 
-/// May a permanent redirect to there be remembered? Credentials never go to another origin.
+/// Returns whether a permanent redirect to there may be remembered. Credentials never go to another origin.
 pub(crate) fn may_move(subject: &Subject<'_>, feed: &Feed, to: &FeedUrl) -> bool {
     !subject.credentials || feed.url.as_url().origin() == to.as_url().origin()
 }

@@ -341,7 +341,7 @@ impl Results {
         if !wishes.is_empty() {
             self.store.want_pushes(&wishes, now).await?;
         }
-        // Pushes that missed something, or a subscription that is left, give a feed its old pace back.
+        // Pushes that missed something, or a subscription that is left, return a feed to its old pace.
         let is_reliable = |feed: &Feed| feed.push.as_ref().is_some_and(FeedPush::is_reliable);
         if verdicts.iter().any(|verdict| feeds.get(&verdict.report.feed).is_some_and(is_reliable)) {
             self.pace().restore_owed(now).await?;

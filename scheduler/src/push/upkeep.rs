@@ -1,5 +1,5 @@
-//! The upkeep of push subscriptions: gives feeds back their own pace, and finds what no other step led to. Each look reads a bounded
-//! number of rows; nothing here is on the way of a renewal.
+//! The upkeep of push subscriptions: returns feeds to their own pace, and finds what no other step leads to. Each look
+//! reads a bounded number of rows; nothing here delays a renewal.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -447,7 +447,7 @@ pub struct ExplainView {
     pub url: String,
     /// Its category.
     pub category: Category,
-    /// Is it polled?
+    /// Whether it is polled.
     pub status: Status,
     /// What the first term counts from: the last poll, or the time when the feed was added.
     pub base: Timestamp,

@@ -36,7 +36,7 @@ pub enum StoreError {
         /// How long it may take.
         limit: Duration,
     },
-    /// The database's clock and ours would give due times different meanings.
+    /// The database's clock and ours differ: due times would have different meanings.
     #[error("the store's database cannot be used")]
     Clock(#[source] ClocksDiffer),
     /// The place of the database cannot be used.
@@ -115,7 +115,7 @@ pub enum StoreError {
     /// What was to be changed is no longer as it was when the change was made; nothing was stored.
     #[error("another request made a change at the same time; try again")]
     Outdated,
-    /// A cursor that no page of this list gave.
+    /// A cursor that does not come from a page of this list.
     #[error("'{0}' is not a cursor of this list; use the one that the previous page returned")]
     Cursor(String),
     /// The store does not sort this many feeds by due time: the schedule has them in that order.
@@ -127,8 +127,8 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Does the database refuse these very rows (a constraint, a size), so that trying again is useless, but the rest of the
-    /// batch may do without the offending one? Otherwise it is out of order.
+    /// Returns whether the database refuses these very rows (a constraint, a size), so that trying again is useless,
+    /// but the rest of the batch may be stored without the offending one. Otherwise it is out of order.
     pub fn refuses_data(&self) -> bool {
         match self {
             StoreError::Database { source, .. } => {
@@ -140,7 +140,8 @@ impl StoreError {
         }
     }
 
-    /// Did the database end the transaction in favour of another one? Nothing of it is stored, and it may be tried again.
+    /// Returns whether the database ended the transaction in favour of another one. Nothing of it is stored, and it may
+    /// be tried again.
     pub(crate) fn lost_to_another(&self) -> bool {
         match self {
             StoreError::Database { source, .. } => {
@@ -150,7 +151,7 @@ impl StoreError {
         }
     }
 
-    /// Does the server's end, or its change to a standby, concern other connections too?
+    /// Returns whether the server's end, or its change to a standby, affects other connections too.
     pub(crate) fn ends_sessions(&self) -> bool {
         match self {
             StoreError::Database { source: sqlx::Error::Io(_), .. } => true,
@@ -161,7 +162,7 @@ impl StoreError {
         }
     }
 
-    /// Is the database's server or machine the reason, or a clock, so that every process meets it?
+    /// Returns whether the cause is the database's server or machine, or a clock, so that every process is affected.
     pub fn is_servers(&self) -> bool {
         let closed = |source: &sqlx::Error| matches!(source, sqlx::Error::PoolTimedOut | sqlx::Error::Tls(_));
         match self {
@@ -171,7 +172,7 @@ impl StoreError {
         }
     }
 
-    /// May the same call work later, because only the database's server or its machine is out of order?
+    /// Returns whether the same call may work later, because only the database's server or its machine is out of order.
     pub fn may_pass(&self) -> bool {
         matches!(self, StoreError::Database { .. } | StoreError::Full { .. } | StoreError::Late { .. })
     }
@@ -203,7 +204,7 @@ const MISMATCH: i32 = 20;
 /// The file is not a database.
 pub(crate) const NOT_A_DATABASE: i32 = 26;
 
-/// The primary result code, when SQLite gave one: the low byte of the extended code.
+/// Returns the primary result code, when SQLite reported one: the low byte of the extended code.
 pub(crate) fn sqlite_code(error: &sqlx::Error) -> Option<i32> {
     let error = error.as_database_error()?.try_downcast_ref::<sqlx::sqlite::SqliteError>()?;
     let extended: i32 = sqlx::error::DatabaseError::code(error)?.parse().ok()?;
@@ -226,7 +227,7 @@ fn refused_by_postgres(state: &str) -> bool {
     state.starts_with("22") || state.starts_with("23") || state == PROGRAM_LIMIT
 }
 
-/// The SQLSTATE, when PostgreSQL gave one.
+/// Returns the SQLSTATE, when PostgreSQL reported one.
 pub(crate) fn postgres_state(error: &sqlx::Error) -> Option<&str> {
     Some(error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?.code())
 }

@@ -205,7 +205,7 @@ pub struct HostRow {
     pub blocked_until: Option<Timestamp>,
 }
 
-/// The same as both databases give it.
+/// The same as both databases return it.
 #[derive(Debug, FromRow)]
 pub(super) struct HostColumns {
     host: String,

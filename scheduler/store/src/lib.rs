@@ -283,7 +283,7 @@ pub struct FeedChange {
     pub external_id: Option<Option<String>>,
     /// Pause, resume, remove; raises the version when it changes something.
     pub status: Option<Status>,
-    /// Another login, or none; raises the version and drops the validators, which belong to the login that gave them.
+    /// Another login, or none; raises the version and drops the validators, which belong to the old login.
     pub credentials: Option<Option<Credentials>>,
     /// A new due time, with the terms that made it.
     pub next_due: Option<(Timestamp, Terms)>,
@@ -338,7 +338,7 @@ pub enum Unmoved {
     Taken(FeedId),
     /// It has its old URL again and is due as before.
     Back,
-    /// It is no longer merged into that one, which gives its readers back; it is due at once.
+    /// It is no longer merged into that one, which returns its readers; it is due at once.
     Apart(FeedId),
 }
 

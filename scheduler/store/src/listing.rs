@@ -32,7 +32,7 @@ const MOST_IN_A_ROW: u32 = 4_000;
 const SAMPLES: u64 = 8;
 const SAMPLED: u32 = 250;
 
-/// Feeds by due time have the value that this gives ([`FeedRow::due_order`]).
+/// Feeds by due time have the value that this returns ([`FeedRow::due_order`]).
 fn due() -> String {
     let idle = idle().map(|status| format!("WHEN '{}' THEN {} ", status.as_str(), never(status)));
     let idle = idle.collect::<String>();

@@ -117,11 +117,11 @@ pub trait Feeds: Send + Sync {
     /// Of these feeds, at most [`FeedQuery::MOST_SORTED`], all that a query's filters let through, in any order.
     async fn feeds_among(&self, query: &FeedQuery, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError>;
 
-    /// Changes a feed; gives it as it is afterwards, or `None` when there is no such feed. [`StoreError::Taken`]: another feed
-    /// has its URL with the credentials that it was to have.
+    /// Changes a feed; returns it with the change, or `None` when there is no such feed. [`StoreError::Taken`]: another
+    /// feed has its URL with the credentials that it was to have.
     async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError>;
 
-    /// Changes many feeds, each once, in one transaction; gives those that exist as they are afterwards, in any order.
+    /// Changes many feeds, each once, in one transaction; returns those that exist with their changes, in any order.
     async fn change_feeds(&self, changes: &[(FeedId, FeedChange)], now: Timestamp) -> Result<Vec<Feed>, StoreError>;
 
     /// Erases a feed with its entries and history. False when there is none.
@@ -171,7 +171,7 @@ pub trait VersionedChanges: Send + Sync {
 #[async_trait]
 pub trait Wakes: Send + Sync {
     /// Wants these feeds polled at `at`: a past wake that is still unanswered moves up to `now`, a future one is never
-    /// postponed, and none comes before the end of the feed's own hold. Gives the live ones with their places.
+    /// postponed, and none comes before the end of the feed's own hold. Returns the live ones with their places.
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError>;
 
     /// The same for feeds that were pinged: blacklisted and gone ones are polled once too, and keep their status until that
@@ -264,7 +264,8 @@ pub trait Events: Send + Sync {
     /// new.
     async fn latest_seq(&self) -> Result<i64, StoreError>;
 
-    /// Takes or keeps the turn to pass events on; gives the number of the last event that was. `None`: another process has it.
+    /// Takes or keeps the turn to pass events on; returns the number of the last event that was passed on. `None`:
+    /// another process has it.
     async fn relay_turn(&self, turn: &RelayTurn<'_>) -> Result<Option<i64>, StoreError>;
 }
 
@@ -469,14 +470,14 @@ pub trait Upkeep: Send + Sync {
     /// Ends everything in order; nothing works after it. Without it nothing is lost either.
     async fn close(&self);
 
-    /// Is all polling paused by a person?
+    /// Returns whether a person paused all polling.
     async fn paused(&self) -> Result<bool, StoreError>;
 
     /// Pauses or resumes all polling.
     async fn set_paused(&self, paused: bool) -> Result<(), StoreError>;
 
-    /// Gives the store a new epoch, after it was restored from a backup: numbers of events will be given out again, and
-    /// consumers must not take the new ones for those that they have read. Returns it.
+    /// Gives the store a new epoch, after it was restored from a backup: numbers of events will be issued again, and
+    /// consumers must not take the new events for those that they have read. Returns it.
     async fn begin_epoch(&self) -> Result<String, StoreError>;
 
     /// The price of a poll that the schedulers agreed on; `None`: none yet.
@@ -486,8 +487,8 @@ pub trait Upkeep: Send + Sync {
     async fn adjust_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError>;
 
     /// Deletes events older than `events`, and entries whose newest form is older than `entries` (`None`: keeps them),
-    /// oldest first and a bounded number a call; gives how many rows went. Identities of deleted entries are kept, so that
-    /// they never come back as new.
+    /// oldest first and a bounded number a call; returns how many rows were deleted. Identities of deleted entries are
+    /// kept, so that they never come back as new.
     async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError>;
 }
 

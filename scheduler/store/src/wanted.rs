@@ -87,7 +87,7 @@ impl Wanted {
     }
 }
 
-/// Can a feed of this class be polled?
+/// Returns whether a feed of this class can be polled.
 pub fn reaches(status: Status, penalised: bool, lift_penalties: bool) -> bool {
     match status {
         Status::Active => lift_penalties || !penalised,

@@ -138,7 +138,7 @@ impl Fleet {
         self.ask("POST", path, Some(body)).await
     }
 
-    /// Adds a feed and gives its id.
+    /// Adds a feed and returns its id.
     pub(crate) async fn feed(&self, url: &str) -> i64 {
         let added = self.post("/api/v1/feeds", json!({ "url": url })).await;
         assert_eq!(added.status, 201, "{}", added.body);

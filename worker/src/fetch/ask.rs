@@ -67,7 +67,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// Waits, or gives the time back if the wait would leave too little of this fetch for a request.
+    /// Waits, or returns the time if the wait would leave too little of this fetch for a request.
     async fn wait_until(&self, until: Timestamp) -> Result<(), Timestamp> {
         let now = self.hops.clock.now();
         if until <= now {

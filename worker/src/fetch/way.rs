@@ -131,8 +131,8 @@ impl Fetch<'_> {
         announced
     }
 
-    /// A person gave the address of a page that announces no feed: tries the places where feeds usually are, once, on the
-    /// host that was given alone and at its pace. What is found is reported as if the page had announced it.
+    /// Searches a page that a person added and that announces no feed: tries the usual paths of feeds, once, on the
+    /// page's host alone and at its pace. A feed that is found is reported as if the page had announced it.
     async fn try_usual_places(&mut self, page_outcome: Outcome, host: HostKey) -> Outcome {
         self.search = Some(host);
         self.patience = self.shared.timeout;
@@ -210,7 +210,7 @@ impl Fetch<'_> {
         fetched.outcome = outcome;
         if let Outcome::Modified(document) = &mut fetched.outcome {
             if let Some(url) = document.link.as_deref().and_then(|page| input::permanent_account(&self.job.url, page)) {
-                // Validators belong to the URL that gave them, whatever the feed is called from now on.
+                // Validators belong to the URL that sent them, whatever the feed is called from now on.
                 if !document.validators.is_empty() {
                     document.validators.for_url.get_or_insert_with(|| self.job.url.to_string());
                 }

@@ -26,7 +26,7 @@ impl CodePage {
         CodePage::for_label("cp037")
     }
 
-    /// Is it a relative of EBCDIC, in which no byte is as in ASCII?
+    /// Returns whether it is a relative of EBCDIC, in which no byte is as in ASCII.
     pub(super) fn is_ebcdic(self) -> bool {
         self.first == 0
     }

@@ -89,7 +89,7 @@ fn leads_somewhere(link: &str) -> bool {
     scheme.is_none_or(|scheme| LINK_SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)))
 }
 
-/// Is a link an absolute address already, written so that no browser would change it?
+/// Returns whether a link is an absolute address already, written so that no browser would change it.
 fn is_plain(link: &str) -> bool {
     let Some(rest) = link.strip_prefix("https://").or_else(|| link.strip_prefix("http://")) else { return false };
     let host_end = rest.find('/').unwrap_or(rest.len());

@@ -6,7 +6,7 @@
 //!                       └─ repair ◄┘ once, when the text is not well-formed
 //! ```
 //!
-//! Each layer is a function of what the one before gave: `decode` knows bytes and labels, `xml` and `json` read
+//! Each layer is a function of the result of the one before: `decode` knows bytes and labels, `xml` and `json` read
 //! well-formed text within limits, `repair` makes well-formed text of any other, `normalise` makes identities, plain
 //! titles and absolute links. A sound document never meets the repair.
 //!

@@ -158,7 +158,7 @@ fn bounded_id(id: String) -> String {
     if id.len() > MAX_ID_BYTES { hashed_id(&[Some(id.as_str())]) } else { id }
 }
 
-/// An id for an entry whose publisher gave none.
+/// Returns an id for an entry without one.
 fn made_up_id(entry: &Entry) -> String {
     if let Some(url) = &entry.url {
         return bounded_id(url.clone());

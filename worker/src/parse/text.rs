@@ -44,7 +44,8 @@ fn repaired(character: char) -> Option<char> {
     }
 }
 
-/// A plain text as HTML that shows it, line breaks included: long texts of entries are HTML, whatever their publisher gave.
+/// A plain text as HTML that shows it, line breaks included: long texts of entries are HTML, whatever their publisher
+/// wrote.
 pub(super) fn as_html(text: Cow<'_, str>) -> Cow<'_, str> {
     if !text.trim().contains(['&', '<', '>', '\n']) {
         return text;

@@ -17,7 +17,7 @@ use crate::redis::{RedisServer, ServerError};
 /// The maximum number of items in one call: other calls wait about a millisecond for it.
 const AT_ONCE: usize = 64;
 
-/// What one start or release gives the script.
+/// What one start or release passes to the script.
 pub(super) struct Item {
     step: &'static str,
     keys: Vec<String>,

@@ -44,8 +44,8 @@ impl Group {
         format!("{}feed:{}", self.prefix, feed.0)
     }
 
-    /// Gives a script the marks and what every script is given first: the run of the server's process, and a time in place of the
-    /// server's own.
+    /// Passes to a script the marks and the first arguments of every script: the run of the server's process, and a
+    /// time in place of the server's own.
     pub(super) fn begin(&self, call: &mut ScriptInvocation<'_>, run: &str, time: Option<i64>) {
         call.key(&self.mark).key(&self.loading).arg(run);
         match time {

@@ -119,7 +119,7 @@ impl Fleet {
         self.ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap()
     }
 
-    /// One dispatch round; gives the jobs that it published, acked.
+    /// Runs one dispatch round; returns the jobs that it published, acked.
     async fn dispatched(&self) -> Vec<FetchJob> {
         self.dispatcher.round(self.clock.now(), usize::MAX).await.unwrap();
         let mut jobs = Vec::new();

@@ -24,7 +24,7 @@ impl Fleet {
         assert_eq!(self.ops.set_host_rule(rule).await.unwrap(), RuleChange::Done);
     }
 
-    /// Has the feed polled now, and gives when it is due again.
+    /// Has the feed polled now, and returns when it is due again.
     async fn polled(&self, id: FeedId, outcome: Outcome) -> Timestamp {
         let jobs = self.dispatched().await;
         let job = jobs.iter().find(|job| job.feed == id).expect("the feed is due");

@@ -192,7 +192,7 @@ async fn rows_before(on: &mut PgConnection, verdicts: &[Verdict], look: Look) ->
     Ok(rows)
 }
 
-/// Writes what every poll changes; gives how many rows were still as they were.
+/// Writes what every poll changes; returns how many rows were still as they were.
 async fn write_polls(on: &mut PgConnection, fresh: &[&Fresh<'_>], clock_skew: Duration) -> Result<u64, StoreError> {
     if fresh.is_empty() {
         return Ok(0);

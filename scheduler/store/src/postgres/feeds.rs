@@ -205,7 +205,7 @@ impl PostgresStore {
     }
 }
 
-/// Changes a feed; gives its row as it is afterwards.
+/// Changes a feed; returns its new row.
 async fn change_row(
     on: &mut PgConnection,
     id: FeedId,
@@ -323,7 +323,7 @@ async fn rename_logins(on: &mut PgConnection, feeds: &[NewFeed]) -> Result<(), s
     Ok(())
 }
 
-/// Has those among the feeds that were found and are not polled any more polled again; gives which.
+/// Reactivates those of the found feeds that are not polled any more; returns which.
 async fn revive(
     on: &mut PgConnection,
     feeds: &[NewFeed],

@@ -50,8 +50,8 @@ impl PostgresStore {
     /// Connects, makes the schema that `namespace` names when it is missing, and migrates it. Several processes may do
     /// that at once.
     ///
-    /// The URL is `postgres://USER:PASSWORD@HOST/DATABASE`, perhaps with several hosts; the database exists, and the user may
-    /// create schemas in it or owns that schema. A schema of a newer program gives [`StoreError::TooNew`].
+    /// The URL is `postgres://USER:PASSWORD@HOST/DATABASE`, perhaps with several hosts; the database exists, and the
+    /// user may create schemas in it or owns that schema. A schema of a newer program returns [`StoreError::TooNew`].
     pub async fn open(server: &ServerConfig, namespace: &str) -> Result<Self, StoreError> {
         Self::open_within(Limits::default(), server, namespace).await
     }

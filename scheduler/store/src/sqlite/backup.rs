@@ -113,7 +113,7 @@ async fn copy(from: &Path, partial: &Path, to: &Path) -> Result<Backup, BackupEr
     Ok(Backup { feeds: count(feeds), entries: count(entries), bytes })
 }
 
-/// Gives the copy its epoch; how many feeds and entries it has.
+/// Gives the copy its epoch; returns how many feeds and entries it has.
 async fn begin_epoch(copy: &mut SqliteConnection) -> Result<(i64, i64), sqlx::Error> {
     sqlx::query("UPDATE store SET epoch = lower(hex(randomblob(8)))").execute(&mut *copy).await?;
     sqlx::query_as("SELECT (SELECT count(*) FROM feeds), entries FROM store").fetch_one(copy).await

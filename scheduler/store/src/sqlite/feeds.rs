@@ -227,7 +227,7 @@ impl SqliteStore {
     }
 }
 
-/// Changes a feed within a transaction; gives its row as it is afterwards.
+/// Changes a feed within a transaction; returns its new row.
 async fn change_row(
     tx: &mut Transaction<'_, Sqlite>,
     id: FeedId,

@@ -1,5 +1,5 @@
--- Hosts with names from ?1 to ?2 and after ?3, at most ?5, at the time ?4. Each part gives as many as the whole may, so that no
--- part is read to its end.
+-- Hosts with names from ?1 to ?2 and after ?3, at most ?5, at the time ?4. Each part returns as many as the whole may,
+-- so that no part is read to its end.
 SELECT host, CAST(sum(feeds) AS INTEGER) AS feeds, max(held) AS held, max(blocked) AS blocked
 FROM (
     SELECT * FROM (

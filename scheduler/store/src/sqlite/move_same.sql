@@ -1,5 +1,5 @@
--- Feed ?1 is found at URL ?2 on host ?3 in category ?4 from now on. It is the same document: all that is known of it stays,
--- validators with the URL that gave them.
+-- Feed ?1 is found at URL ?2 on host ?3 in category ?4 from now on. It is the same document: all that is known of it
+-- stays, validators with the URL that sent them.
 UPDATE feeds
 SET moved_from = url, url = ?2, host = ?3, category = ?4,
     version = version + 1,

@@ -32,7 +32,7 @@ impl SqliteStore {
     ///
     /// `url` is `sqlite://FOLDER/feedfleet.db` or a path, both taken as they are (no %-escapes, no options), or
     /// `sqlite::memory:` or `:memory:` for a store that ends with its last handle. A file is locked for this process: a
-    /// second one gets [`StoreError::InUse`]. A database of a newer program gives [`StoreError::TooNew`].
+    /// second one gets [`StoreError::InUse`]. A database of a newer program returns [`StoreError::TooNew`].
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         match location(url)? {
             Location::Memory => Self::open_memory().await,

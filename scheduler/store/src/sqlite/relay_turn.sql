@@ -1,6 +1,5 @@
--- Takes or keeps the turn for ?1 for ?2 ms, if it is its own or over, and moves the cursor on to ?3 if
--- that is of this epoch, ?4; gives the cursor. By the
--- database's clock, as in PostgreSQL.
+-- Takes or keeps the turn for ?1 for ?2 ms, if ?1 has it or it has expired, and advances the cursor to ?3 if that is of
+-- this epoch, ?4. Returns the cursor. Uses the database's clock, as in PostgreSQL.
 UPDATE relay
 SET holder = ?1, until = CAST(1000 * unixepoch('subsec') AS INTEGER) + ?2,
     cursor = min(CASE WHEN (SELECT epoch FROM store) = ?4 THEN max(cursor, ?3) ELSE cursor END,

@@ -1,7 +1,7 @@
 //! All events for consumers, in the order in which they were stored: as server-sent events, or as a list.
 //!
-//! The cursor is a `seq`, the last one that a consumer has dealt with. It means something in one epoch only: a store that
-//! was restored from a backup gives numbers out again.
+//! The cursor is a `seq`, the last one that a consumer has processed. It is valid in one epoch only: a store that was
+//! restored from a backup issues numbers again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -118,7 +118,7 @@ fn post(page: &Page, item: &Item<'_>, feed_author: Option<&Author>, max_text_byt
     }
 }
 
-/// Does a text begin with the other one, but for white space? Names of notes are often cut.
+/// Returns whether a text begins with the other one, except for white space. Names of notes are often cut.
 fn same_beginning(text: &str, beginning: &str) -> bool {
     let beginning = beginning.trim_end_matches(['…', '.']);
     let mut words = text.split_whitespace().flat_map(str::chars);

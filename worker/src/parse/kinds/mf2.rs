@@ -88,7 +88,7 @@ impl Page {
         self.tree.attribute(node, "class").unwrap_or_default().split_ascii_whitespace()
     }
 
-    /// Is this an item of that vocabulary?
+    /// Returns whether this is an item of that vocabulary.
     pub(super) fn is_a(&self, node: NodeId, vocabulary: &str) -> bool {
         self.classes(node).any(|class| class == vocabulary)
     }

@@ -131,7 +131,7 @@ fn is_of_xml(name: &str) -> bool {
     name.starts_with("xmlns:") || name.starts_with("xml:")
 }
 
-/// Can this be an element's or attribute's name?
+/// Returns whether this can be an element's or attribute's name.
 fn is_name(name: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'_' | b'-' | b'.');
     let starts = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');

@@ -44,7 +44,7 @@ impl Dialect {
         bare.to_ascii_lowercase()
     }
 
-    /// Is this plain name that of an entry?
+    /// Returns whether this plain name is that of an entry.
     pub(super) fn is_entry(&self, plain: &str) -> bool {
         match self.kind {
             Kind::Rss | Kind::Rdf => plain == "item",
@@ -52,12 +52,13 @@ impl Dialect {
         }
     }
 
-    /// Does an element make up the document's frame, so that its end ends whatever was left open?
+    /// Returns whether an element belongs to the document's frame, so that its end closes all elements that were left
+    /// open.
     pub(super) fn is_frame(&self, plain: &str) -> bool {
         self.is_entry(plain) || matches!(plain, "channel" | "rss" | "rdf:rdf" | "feed")
     }
 
-    /// Does an element hold text, so that markup inside of it is a part of the text?
+    /// Returns whether an element holds text, so that markup inside of it is a part of the text.
     pub(super) fn holds_text(&self, plain: &str) -> bool {
         match self.kind {
             Kind::Rss | Kind::Rdf => matches!(plain, "title" | "description" | "content:encoded"),
@@ -65,7 +66,8 @@ impl Dialect {
         }
     }
 
-    /// Is the text of an element with these attributes markup that is not escaped? Atom 0.3 says so by `mode="xml"`.
+    /// Returns whether the text of an element with these attributes is unescaped markup. Atom 0.3 says so by
+    /// `mode="xml"`.
     pub(super) fn is_xhtml(&self, attributes: &str) -> bool {
         let value = |wanted: &str| {
             let found = tokens::attributes(attributes).find(|(name, _)| *name == wanted);

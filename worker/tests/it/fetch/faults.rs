@@ -104,7 +104,7 @@ impl World {
         report
     }
 
-    /// Dispatches a feed until it is not deferred any more; gives that report.
+    /// Dispatches a feed until it is not deferred any more; returns that report.
     async fn polled(&self, path: &str) -> FetchReport {
         loop {
             self.dispatch(1, path).await;
@@ -142,7 +142,7 @@ fn job(feed: i64, url: FeedUrl, host: common::host::HostKey, ticket: Ticket, exp
     }
 }
 
-/// One life with these faults: a feed that is throttled. Gives the number of calls.
+/// Runs one life with these faults: a feed that is throttled. Returns the number of calls.
 async fn throttled_life(faults: Arc<Faults>) -> usize {
     let world = World::start().await;
     world.origin.set("/feed", Script::status(429).header("Retry-After", "300"));

@@ -19,7 +19,7 @@ use worker::setup::FetchSetup;
 
 use super::bench::{Bench, document, failure, not_modified};
 
-/// Ends TLS in front of a plain server, whose connections it hands on; gives its port.
+/// Ends TLS in front of a plain server, to which it forwards connections; returns its port.
 async fn front(config: ServerConfig, behind: SocketAddr) -> u16 {
     Front::start(config, behind).await.unwrap().port
 }

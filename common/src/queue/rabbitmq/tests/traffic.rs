@@ -77,7 +77,7 @@ impl Traffic {
         }
     }
 
-    /// Waits until an item that is published from now on has gone round; gives how long that took.
+    /// Waits until an item that is published from now on is received; returns how long that took.
     pub(super) async fn next_round(&self) -> Duration {
         let before = self.seen.lock().unwrap().confirmed.clone();
         let round = || {
@@ -94,7 +94,7 @@ impl Traffic {
     }
 }
 
-/// Waits until it is so; gives how long that took.
+/// Waits until the condition holds; returns how long that took.
 pub(super) async fn until(what: &str, is_so: impl AsyncFn() -> bool) -> Duration {
     let begun = Instant::now();
     while !is_so().await {
