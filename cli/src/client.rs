@@ -32,7 +32,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const STREAM: Duration = Duration::from_secs(3600);
 /// How long a command waits for a scheduler that is starting.
 const STARTING: Duration = Duration::from_secs(10);
-/// How long it waits before it asks such a scheduler again.
+/// How long it waits before it tries such a scheduler again.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// Returns whether the response is that of a scheduler whose API is not there yet.

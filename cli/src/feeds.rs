@@ -98,7 +98,7 @@ pub(crate) async fn remove(args: &RemoveArgs) -> anyhow::Result<ExitCode> {
     .await
 }
 
-/// Asks the person at the terminal. Unknown feeds are reported first, and end the command.
+/// Prompts the person at the terminal. Unknown feeds are reported first, and end the command.
 async fn agreed(client: &Client, feeds: &[String]) -> anyhow::Result<bool> {
     if !stdin().is_terminal() || !stderr().is_terminal() {
         let message = format!("this removes {} feeds with their entries; give --yes to do so", feeds.len());

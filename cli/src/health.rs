@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use web::listener::{self, Limits};
 
-/// The maximum number of connections, of one address too: few callers ask for health and metrics.
+/// The maximum number of connections, of one address too: few callers request health and metrics.
 pub(crate) const CONNECTIONS: usize = 64;
 
 /// Says why the process cannot do its work now, if it cannot.
@@ -31,7 +31,7 @@ pub(crate) enum Role {
     StartingScheduler,
 }
 
-/// Seconds after which a client of a starting scheduler may ask again.
+/// Seconds after which a client of a starting scheduler may retry.
 const RETRY_AFTER: &str = "5";
 
 #[derive(Clone)]
@@ -40,7 +40,7 @@ struct Health {
     metrics: Arc<Metrics>,
 }
 
-/// Answers `/healthz` (never depends on anything), `/readyz` (asks `ready`) and `/metrics` until `stop`.
+/// Answers `/healthz` (never depends on anything), `/readyz` (calls `ready`) and `/metrics` until `stop`.
 pub(crate) async fn serve<F>(
     listener: TcpListener,
     role: Role,
@@ -71,7 +71,7 @@ async fn readyz(State(health): State<Health>) -> Result<&'static str, (StatusCod
     }
 }
 
-/// What the API and the pages answer before there are any: 503 with the reason, and when to ask again.
+/// What the API and the pages answer before there are any: 503 with the reason, and when to retry.
 async fn starting(State(health): State<Health>, asked: HeaderMap) -> Response {
     let why = (health.ready)().await.err().unwrap_or_else(|| "its store is being opened".to_owned());
     let accepted = asked.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();

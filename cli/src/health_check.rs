@@ -1,4 +1,4 @@
-//! `feedfleet health`: asks a role from outside, for images that hold nothing else that could.
+//! `feedfleet health`: checks a role from outside, for images without another program that could.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Reading the configuration again: on SIGHUP, and for `feedfleet config reload`, which asks a scheduler for it.
+//! Reading the configuration again: on SIGHUP, and for `feedfleet config reload`, which requests it from a scheduler.
 
 use std::io::IsTerminal;
 use std::sync::Arc;

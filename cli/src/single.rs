@@ -1,5 +1,5 @@
 //! One polite fetch outside of the fleet: through the worker's own fetcher, address guard and host gate, so that its
-//! redirects keep the pace too. It knows nothing of what a fleet asks the same host meanwhile.
+//! redirects keep the pace too. It does not know of a fleet's requests to the same host.
 
 use std::sync::Arc;
 

@@ -283,7 +283,7 @@ mod tests {
             ArchiveRead::wished(Some(current), &feed(), &onward, at(day), at(100)).unwrap()
         };
         let recovery = next(begun(at(79), &before).after(&mut page(85..90, &before, Some(3)), 10, LIMITS));
-        // What is wanted lies within: the recovery continues where it is, and still knows where it ends.
+        // What is wanted is within its range: the recovery continues where it is, and still knows where it ends.
         let same = wished(&recovery, 85);
         assert_eq!((&same.next, &same.before, same.since), (&recovery.next, &before, at(79)));
         assert!(same.after(&mut page(75..85, &before, Some(4)), 10, LIMITS).next.is_none());

@@ -24,7 +24,7 @@ pub struct DeliveryAnswer {
     pub outcome: DeliveryOutcome,
     /// The status code of the response.
     pub status: Option<u16>,
-    /// Until when the target wants no further request.
+    /// The time before which the target accepts no further request.
     pub retry_after: Option<Timestamp>,
     /// Where a redirect leads, as the `Location` field has it.
     pub location: Option<String>,

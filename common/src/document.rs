@@ -94,9 +94,9 @@ impl Document {
     }
 }
 
-/// Returns whether pushed entries continue a document into the past: its oldest entry was pushed, and so was another one that is not in
-/// it and that polls do not know. Otherwise the hub may have lost what was posted before the document's entries. A pushed entry that
-/// polls know is an edit, and says nothing about what lies between.
+/// Returns whether pushed entries continue a document into the past: its oldest entry was pushed, and so was another
+/// one that is not in it and that polls do not know. Otherwise the hub may have lost what was posted before the
+/// document's entries. A pushed entry that polls know is an edit, and says nothing about the entries between.
 fn reaches_beyond(
     pushed: &[Fingerprint],
     entries: &[Entry],

@@ -40,7 +40,7 @@ pub struct Feed {
     pub calm: Vec<CalmGroup>,
     /// The caller's labels, sorted, and the caller's own id.
     pub marks: Marks,
-    /// A person wants it unknown to pings and the publisher's page; see [`Feed::is_private`].
+    /// A person hid it from pings and the publisher's page; see [`Feed::is_private`].
     pub private: bool,
     /// See [`Version`].
     pub version: Version,
@@ -54,7 +54,7 @@ pub struct Feed {
     pub last_error: Option<LastError>,
     /// When it should be polled next; `None` for feeds that are not polled.
     pub next_due: Option<Timestamp>,
-    /// A ping, refresh or requeue wants it at this time; may lie in the past.
+    /// The poll time that a ping, refresh or requeue requested; may be in the past.
     pub wake_at: Option<Timestamp>,
     /// The terms that made `next_due`, in order.
     pub terms: Vec<Term>,

@@ -114,7 +114,7 @@ impl HostRule {
         self.soft_for.unwrap_or(SOFT_FOR)
     }
 
-    /// The domain that the rule speaks of, in lower case and without `*.`.
+    /// Returns the domain that the rule covers, in lower case and without `*.`.
     pub fn domain(&self) -> String {
         self.r#match.trim_start_matches("*.").to_ascii_lowercase()
     }
@@ -191,7 +191,7 @@ impl HostRules {
         shared.map_or(!key.as_str().starts_with("*."), |shared| shared == *key)
     }
 
-    /// The rule that speaks of this name: its own, or that of the nearest domain above it.
+    /// Returns the rule that covers this name: its own, or that of the nearest domain above it.
     pub fn rule_named(&self, name: &str) -> Option<&HostRule> {
         if self.rules.is_empty() {
             return None;
@@ -207,7 +207,7 @@ impl HostRules {
         }
     }
 
-    /// The pace of a host that this rule speaks of.
+    /// Returns the pace of a host that this rule covers.
     pub fn limits(&self, rule: Option<&HostRule>) -> HostLimits {
         HostLimits {
             gap: rule.and_then(|rule| rule.gap).unwrap_or(self.default.gap),

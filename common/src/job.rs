@@ -1,4 +1,4 @@
-//! What a scheduler asks a worker to do: one conditional fetch.
+//! A scheduler's order to a worker: one conditional fetch.
 
 use serde::{Deserialize, Serialize};
 

@@ -76,7 +76,7 @@ impl MacError {
     }
 }
 
-/// The times within which a report must lie.
+/// How far the times of a report may differ from those of its job.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     /// The maximum difference between two clocks.
@@ -137,7 +137,7 @@ impl JobKeys {
         hmac::verify(key, &signed.bytes(), &code).map_err(|_| MacError::Mismatch)?;
         let Tolerance { skew, after_start } = tolerance;
         let early = report.started.after(skew) < mac.issued;
-        // That a job came too late may be found out at any time.
+        // A worker may notice at any time that a job came too late.
         let is_fetch = !matches!(report.outcome, Outcome::Deferred { .. });
         let late = is_fetch && report.started > mac.expires.after(after_start + skew);
         let ahead = report.started.after(report.duration) > now.after(skew);

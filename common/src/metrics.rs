@@ -147,7 +147,7 @@ pub struct Metrics {
     pub complete_ratio: Gauge,
     /// The price of a poll in adaptive mode, in subscriber-hours of expected waiting.
     pub poll_price: Gauge,
-    /// Polls per second that the feeds want at that price.
+    /// Polls per second that the feeds need at that price.
     pub demand: Gauge,
     /// 1 while most hosts fail because of our own network.
     pub our_fault: IntGauge,

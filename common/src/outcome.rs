@@ -91,7 +91,7 @@ named! {
         ServerError = "server_error",
         /// 3xx; redirects are not followed.
         Redirect = "redirect",
-        /// 410: the target wants no more requests.
+        /// 410: the target accepts no more requests.
         Gone = "gone",
         /// Another status.
         Rejected = "rejected",

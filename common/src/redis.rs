@@ -3,7 +3,7 @@
 //!
 //! A server that is away or hangs costs every caller a bounded time and an error; no caller waits for its return, and
 //! the first call after it reconnects. What is not in here: what the scripts do, and any retry beyond the one after a
-//! lost connection. Every script must bear being run twice, because one that timed out may still have run.
+//! lost connection. Every script must be safe to run twice, because one that timed out may still have run.
 
 mod address;
 mod cluster;

@@ -171,7 +171,7 @@ pub enum Outcome {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<Timestamp>,
     },
-    /// Anything else that went wrong over there.
+    /// Any other failure of the server.
     Failed {
         /// Which thing.
         failure: FailureKind,
@@ -182,7 +182,7 @@ pub enum Outcome {
     Gone,
     /// Not requested: no version, penalty or history entry follows.
     Deferred {
-        /// Ask again then.
+        /// When to request it again.
         until: Timestamp,
     },
 }

@@ -1,4 +1,4 @@
-//! What tests of several crates want of the machine.
+//! What tests of several crates need of the machine.
 #![expect(clippy::unwrap_used, reason = "for tests")]
 
 pub mod draw;

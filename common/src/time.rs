@@ -131,7 +131,7 @@ impl ClockWatch {
     ///
     /// # Errors
     ///
-    /// What `check` says; then the next call asks again.
+    /// Returns the error of `check`; then the next call checks again.
     pub async fn agree<E>(
         &self,
         clock: &dyn Clock,
@@ -150,7 +150,7 @@ impl ClockWatch {
         Ok(now)
     }
 
-    /// The time, if the clock went as it should since it agreed.
+    /// Returns the time, if the clock ran correctly since it agreed.
     fn known(&self, clock: &dyn Clock) -> Option<Timestamp> {
         let now = clock.now();
         self.is_known(now, Instant::now()).then_some(now)

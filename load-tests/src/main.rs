@@ -1,5 +1,5 @@
-//! The fake internet by hand: serves a population of scripted feeds, for trials and for kill tests; load scenarios; and
-//! benchmarks.
+//! The fake internet as a program: serves a population of scripted feeds, for trials and for kill tests; load
+//! scenarios; and benchmarks.
 
 mod bare;
 mod bench;

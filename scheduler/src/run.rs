@@ -70,7 +70,7 @@ impl Backends {
 
 /// The loops of a scheduler.
 pub struct Scheduler {
-    /// What people and programs may ask of it.
+    /// The operations of people and programs.
     pub ops: Arc<Ops>,
     /// From due to job.
     pub dispatcher: Dispatcher,

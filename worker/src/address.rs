@@ -138,7 +138,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !REFUSED_V4.iter().any(|network| network.contains(&address))
 }
 
-/// All that is handed out for ordinary use. What lies outside (loopback, unique local, link-local, multicast,
+/// All addresses that are assigned for ordinary use. What is outside (loopback, unique local, link-local, multicast,
 /// IPv4-compatible, local-use NAT64, the unassigned rest) is refused without being listed.
 const GLOBAL_UNICAST_V6: Ipv6Net = v6(0x2000, 0, 0, 3);
 

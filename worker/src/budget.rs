@@ -4,7 +4,7 @@
 //! A host is a name. A server with a thousand names, or a domain under which anyone can create names, would get a
 //! thousand requests a second by the pace of hosts alone. Addresses are counted when they are dialled, IPv6 by /64; a
 //! domain is what is registered under a public suffix, and counts where no host rule covers it. What exceeds the budget
-//! is put off, each request a little later than the one before.
+//! is postponed, each request a little later than the one before.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -44,7 +44,7 @@ pub(crate) struct Budgets {
 struct Usage {
     /// The generic cell rate algorithm's theoretical arrival time.
     arrival: Instant,
-    /// When the last request that was put off may come.
+    /// When the last postponed request may start.
     promised: Instant,
     in_flight: u32,
 }

@@ -20,7 +20,7 @@ pub enum Head {
     Delta,
     /// The server says that what we have is still right.
     NotModified,
-    /// Ask somewhere else.
+    /// Request another URL.
     Redirect,
     /// Nothing more will come of it.
     Ended(Outcome),

@@ -31,7 +31,7 @@ pub enum Coding {
 /// How much may come out.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeLimits {
-    /// Bytes of the document, and of what lies between two codings.
+    /// Bytes of the document, and of the data between two codings.
     pub max_bytes: usize,
     /// Decoded bytes over bytes on the wire, judged beyond [`RATIO_FREE_BYTES`].
     pub max_ratio: u32,
@@ -45,7 +45,7 @@ pub const RATIO_FREE_BYTES: usize = 1_000_000;
 /// Why a body could not be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// A coding that we did not ask for.
+    /// A coding that we did not accept.
     #[error("the content coding '{0}' is unknown")]
     Unknown(String),
     /// More codings on top of each other than any honest server uses.

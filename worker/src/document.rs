@@ -59,7 +59,7 @@ pub(crate) struct Read {
     pub(crate) bytes: u64,
     /// When it is a page instead of a feed: the feeds that it announces.
     pub(crate) announced: Vec<AnnouncedFeed>,
-    /// When it is neither, but says where to ask for ActivityStreams.
+    /// When it is neither, but says where its ActivityStreams are.
     pub(crate) lead: Option<Lead>,
     /// It is a page, not a feed.
     pub(crate) is_page: bool,

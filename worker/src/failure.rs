@@ -71,7 +71,7 @@ impl Failure {
         Failure::new(FailureKind::Blocked, format!("a check for people or a block answers in place of the feed ({by})"))
     }
 
-    /// A page with a good status bears the mark of such an answer, which any author could have written into it.
+    /// A page with a good status has the mark of such an answer, which any author could have written into it.
     pub(crate) fn looks_blocked(by: Blocker) -> Self {
         let detail = format!("no feed, but what looks like a check for people or a block ({by}), with a good status");
         Failure::new(FailureKind::NotAFeed, detail)

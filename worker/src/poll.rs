@@ -172,7 +172,8 @@ impl Poller {
         Polled::Report(Box::new(report(job, started, fetched)), None)
     }
 
-    /// A job that waited too long. Its feed is due now; only once its lease has ended as well may another job be on its way.
+    /// A job that waited too long. Its feed is due now; only once its lease has ended as well may another job be in
+    /// flight.
     async fn expired(&self, job: &FetchJob, now: Timestamp) -> Polled {
         self.give_up_ticket(job, now).await;
         if now >= job.expires.after(self.config.scheduler.fetch_lease) {

@@ -192,7 +192,7 @@ async fn beginning<B: Body<Data = Bytes> + Unpin>(mut body: B) -> (String, bool)
         }
         true
     };
-    // For a delivery, a response that drips is as good as its head.
+    // For a delivery, the head of a slow response is enough.
     let is_whole = timeout(BODY_WAIT, read).await.unwrap_or(false);
     (shown(&String::from_utf8_lossy(&bytes)), is_whole)
 }

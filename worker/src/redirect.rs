@@ -211,7 +211,7 @@ fn fetchable(url: Url) -> Result<FeedUrl, RedirectError> {
     FeedUrl::try_from(String::from(url)).map_err(|_| RedirectError::NotFetched("an over-long URL"))
 }
 
-/// A chain on its way to the next worker.
+/// A chain to be continued by the next worker.
 #[derive(Serialize, Deserialize)]
 struct Way {
     /// When it was interrupted first.

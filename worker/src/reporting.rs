@@ -18,7 +18,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Bytes of text in one message of reports, about, unless one report has more. As JSON they may be several times as many; the queue
 /// refuses what is too large. A broker sends a scheduler 64 messages ahead.
 const MESSAGE_BYTES: usize = 1 << 20;
-/// Messages of reports on their way at once.
+/// The maximum number of messages of reports in flight.
 const UNCONFIRMED: usize = 16;
 
 /// A report to be published, and the sender that signals when it is safe.

@@ -71,7 +71,7 @@ pub(crate) fn sign(fields: &mut HeaderMap, key: &BotKey, url: &Url, now: Timesta
     );
 }
 
-/// Says with which user name and password we ask.
+/// Adds the user name and password.
 pub(crate) fn authorize(fields: &mut HeaderMap, login: &Login) {
     // base64 is always sendable
     if let Ok(mut value) = HeaderValue::try_from(login.authorization()) {

@@ -25,7 +25,7 @@ const LONGEST_NEGATIVE_LIFE: Duration = Duration::from_secs(60);
 
 /// Why a name has no addresses.
 pub(crate) enum Unresolved {
-    /// This machine has no socket left to ask with.
+    /// This machine has no socket left for a query.
     Shortage(io::Error),
     /// Anything else, for people.
     Failed(String),
@@ -54,7 +54,7 @@ impl Resolver {
         options.max_active_requests = QUESTIONS_AT_ONCE;
         options.positive_max_ttl = Some(LONGEST_LIFE);
         options.negative_max_ttl = Some(LONGEST_NEGATIVE_LIFE);
-        // an address family whose question is never answered must leave time for the other one
+        // an address family whose query is never answered must leave time for the other one
         options.timeout = timeout / 6;
         options.attempts = 2;
         // one name server after the other: a name costs two descriptors, one for each family, whatever is configured
@@ -106,7 +106,7 @@ fn unresolved(error: &NetError) -> Unresolved {
     if error.is_no_records_found() {
         return Unresolved::Failed("it has no address".to_owned());
     }
-    // The library does not say why it could not ask.
+    // The library does not say why it could not send a query.
     match UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) {
         Err(shortage) if is_socket_shortage(&shortage) => Unresolved::Shortage(shortage),
         _ => Unresolved::Failed(error.to_string()),

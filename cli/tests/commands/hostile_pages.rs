@@ -1,4 +1,4 @@
-//! Words of strangers that want to run as scripts, on every page in a real browser.
+//! Texts of strangers that contain scripts, on every page in a real browser.
 
 use std::time::{Duration, Instant};
 

@@ -355,7 +355,7 @@ impl Fleet {
         }
     }
 
-    /// A person wants a feed polled now.
+    /// A person requests a poll of a feed.
     pub(crate) fn wake(&self, feed: FeedId) {
         let ops = self.processes.iter().find_map(|process| process.scheduler.as_ref()).map(|found| found.ops.clone());
         if let Some(ops) = ops {

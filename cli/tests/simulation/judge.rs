@@ -312,7 +312,7 @@ impl Judge {
             (known.due, known.stored, known.version) = (*due, Some(now), version + 1);
             // A wake that came when the fetch had begun is answered by another one.
             known.woken |= *wake;
-            // The requests before it are done with, except for those that are still on their way.
+            // The requests before it have ended, except for those that are still in flight.
             let hosts = &self.hosts;
             let flies = |id: &u64, host: &HostKey| hosts.get(host).is_some_and(|at| at.flights.contains(id));
             self.flights.retain(|id, flown| flown.feed != feed || flies(id, &flown.host));

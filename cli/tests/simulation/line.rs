@@ -37,7 +37,7 @@ pub(crate) struct Call {
 pub(crate) trait Weather: Send {
     fn fate(&mut self, call: &Call, now: Instant) -> Fate;
 
-    /// How long a message is on its way.
+    /// Returns how long a message is in transit.
     fn transit(&mut self) -> Duration;
 
     /// How long connecting to an origin takes, and its answer.
@@ -90,7 +90,7 @@ impl Line {
                 Err(lost())
             }
             Fate::Late(by) => {
-                // On its way it outlives its sender.
+                // In transit it outlives its sender.
                 let under_way = tokio::spawn(async move {
                     sleep(by).await;
                     run()

@@ -274,7 +274,7 @@ fn judge_events(world: &World, relays: bool) {
         let Some(last) = page.items.last() else { break };
         after = last.seq;
         for event in page.items {
-            // The last ones are on their way.
+            // The last ones are in transit.
             if event.at.after(PATIENCE) < now {
                 ids.push(format!("{}-{}", page.epoch, event.seq));
             }

@@ -1,5 +1,5 @@
-//! The feeds that a simulated fleet polls: each publishes entries by the clock, some hosts throttle for a while, and a deadly
-//! feed kills the worker that asks for it.
+//! The feeds that a simulated fleet polls: each publishes entries by the clock, some hosts throttle for a while, and a
+//! deadly feed kills the worker that requests it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Fetching {
         fetched
     }
 
-    /// Asks one host.
+    /// Sends a request to one host.
     async fn ask(&self, job: &FetchJob, host: &HostKey, hops: &Hops<'_>, begun: Instant) -> Fetched {
         let (world, life) = (&self.world, &self.life);
         let timeout = world.config.fetch.timeout;

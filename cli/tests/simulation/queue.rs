@@ -1,5 +1,5 @@
-//! The queues of a simulated fleet: the embedded ones behind connections that may break. A message in the hands of a process
-//! whose connection broke, or that died, goes to others.
+//! The queues of a simulated fleet: the embedded ones behind connections that may break. An unacknowledged message of a
+//! process whose connection broke, or that died, goes to others.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -155,7 +155,7 @@ pub(crate) struct Storm {
     random: StdRng,
     /// The share of calls that fail.
     share: f64,
-    /// How long messages are on their way, at most.
+    /// The longest time that messages are in transit.
     slow: u64,
 }
 

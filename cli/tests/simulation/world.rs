@@ -65,8 +65,8 @@ pub(crate) enum Sabotage {
     Deaf,
     /// No server at all: a process keeps connections that were silent once, and they stay so.
     KeptLinks,
-    /// No server either, but the program as it was before a fault was fixed (A2): a scheduler that claims nothing, because it could not
-    /// store reports, does not ask whether it can again.
+    /// No server either, but the program as it was before a fault was fixed (A2): a scheduler that claims nothing,
+    /// because it could not store reports, does not check whether it can again.
     NeverProbes,
     /// (A4) A worker whose acquire got no answer does not release what it may have been granted.
     KeepsStarts,

@@ -140,8 +140,8 @@ fn there_is_one_tls_stack() {
     }
 }
 
-/// Returns the packages that are built, a line each. The lock file also lists dependencies of other platforms and disabled
-/// features, so this asks cargo.
+/// Returns the packages that are built, a line each. The lock file also lists dependencies of other platforms and
+/// disabled features, so this calls cargo.
 fn built_for(arguments: &[&str]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut tree = std::process::Command::new(env!("CARGO"));

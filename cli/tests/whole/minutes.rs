@@ -29,7 +29,7 @@ fn feeds() -> u16 {
     }
 }
 
-/// Returns how a feed asks to be polled rarely, and the interval that it asks for.
+/// Returns how a feed requests rare polls, and the interval that it requests.
 fn asking(number: u16, pace: Pace) -> (Script, Duration) {
     let feed = Feed::rss().shown(60).pace(pace);
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);

@@ -29,7 +29,7 @@ const GAP_NOISE: Duration = Duration::from_millis(220);
 /// A fetch that was in flight when its process was killed may be repeated; none takes longer than this, including its
 /// report, on a busy machine.
 const UNDER_WAY: Duration = Duration::from_secs(30);
-/// How long a request lies unread at the origin on a busy machine.
+/// How long a request stays unread at the origin on a busy machine.
 const READ_LATE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(1200);
 

@@ -28,7 +28,7 @@ const BATCH: usize = 16;
 /// Messages in a round.
 const MESSAGES: usize = 10_000;
 const ROUNDS: usize = 7;
-/// Messages on their way to the broker, unconfirmed, and from it, unacked.
+/// Messages in flight to the broker, unconfirmed, and from it, unacked.
 const WINDOW: usize = 256;
 const PREFETCH: u16 = 256;
 

@@ -286,7 +286,7 @@ fn documented_keys() -> BTreeMap<String, bool> {
         if let Some(header) = line.strip_prefix('[') {
             section = header.trim_matches(['[', ']']).to_owned() + ".";
         } else if let Some((key, _)) = line.split_once(" = ").filter(|_| !line.starts_with('#')) {
-            // A comment speaks of all keys of the paragraph that it opens.
+            // A comment covers all keys of the paragraph that it opens.
             keys.insert(format!("{section}{key}"), documented);
             continue;
         }

@@ -25,7 +25,7 @@ pub enum RedisUrl {
     Cluster { nodes: Vec<ConnectionInfo> },
 }
 
-/// What sentinels watch, and the credentials that they want of a client; none without.
+/// What sentinels watch, and the credentials that they require of a client; none without.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Service {
     pub name: String,

@@ -3,7 +3,7 @@
 //! Its memory ends with the process, and so do all requests it let through. What must outlive a restart comes from
 //! elsewhere. Holds are loaded from the store before [`GateUpkeep::open`]. No host is polled within its gap of the
 //! gate's birth, because the earlier process may have polled it a moment ago. Starts without a report are kept in a
-//! file, so that a feed which kills the process is found out.
+//! file, so that a feed that kills the process is detected.
 
 use std::io;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::host::HostKey;
 use crate::time::{Clock, Timestamp};
 use crate::url::FeedId;
 
-/// A gate for the hosts that this process alone asks.
+/// A gate for the hosts that this process alone polls.
 pub struct MemoryGate {
     memory: Mutex<Memory>,
 }

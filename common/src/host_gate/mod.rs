@@ -62,7 +62,7 @@ pub enum Reservation {
     },
 }
 
-/// Asks to start a request now.
+/// A request to start a fetch now.
 #[derive(Clone, Debug)]
 pub struct AcquireRequest {
     /// Which host.
@@ -144,7 +144,7 @@ impl Isolation {
     }
 }
 
-/// Asks to start a request that has no ticket.
+/// A request to start a fetch without a ticket.
 #[derive(Clone, Debug)]
 pub struct ExtraRequest<'a> {
     /// Which host.
@@ -188,7 +188,7 @@ pub struct Permit {
     pub nonce: u64,
 }
 
-/// How a permit's request went, for [`HostGate::release`].
+/// The outcome of a permit's request, for [`HostGate::release`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Release {
     /// The feed's version counts as reported until then; `None`: it may be fetched again.

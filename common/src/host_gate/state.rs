@@ -28,7 +28,7 @@ pub struct GateState {
     pub open: bool,
     /// The last ticket or nonce that was given out.
     pub last_number: u64,
-    /// The hosts that are not as good as unknown.
+    /// The hosts whose state differs from that of an unknown one.
     pub hosts: HashMap<HostKey, Host>,
     /// The same of feeds.
     pub feeds: HashMap<FeedId, Guard>,

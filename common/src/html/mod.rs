@@ -23,7 +23,7 @@ use html5ever::{Attribute, QualName};
 pub struct TreeLimits {
     /// Elements and texts.
     pub max_nodes: usize,
-    /// Elements inside of each other. Looked at now and then: a portion more is possible.
+    /// Elements inside of each other. Checked between portions, so one portion may exceed it.
     pub max_depth: usize,
     /// Bytes of all texts and attributes: about what writing the tree out would take.
     pub max_bytes: usize,

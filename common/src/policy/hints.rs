@@ -1,4 +1,4 @@
-//! What the publisher asks for (rule 2): `ttl`, `sy:updatePeriod`, `max-age` and `Expires`, `skipHours` and `skipDays`.
+//! What the publisher requests (rule 2): `ttl`, `sy:updatePeriod`, `max-age` and `Expires`, `skipHours` and `skipDays`.
 //!
 //! Hints are floors: they make polls rarer, never more frequent. The worker parses them from headers and documents.
 
@@ -10,7 +10,7 @@ use super::skip::Skip;
 use crate::config::PolicyConfig;
 use crate::document::FeedHints;
 
-/// Raises the plan to what the publisher asks for, up to the ceiling, and moves it out of skipped time. `fresh_for`
+/// Raises the plan to what the publisher requests, up to the ceiling, and moves it out of skipped time. `fresh_for`
 /// counts from the plan's base.
 pub(super) fn apply(plan: &mut Plan, hints: &FeedHints, fresh_for: Option<Duration>, config: &PolicyConfig) {
     let own_interval = plan.interval;

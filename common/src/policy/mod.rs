@@ -2,10 +2,10 @@
 //! and no allocation during a decision.
 //!
 //! `docs/policy.md` lists the numbers and their reasons. The files, in the order in which a due time is computed:
-//! [`category()`], `adaptive` and `rhythm` (the base interval), `hints` (what the publisher asks for), `cost` (feeds
-//! that are expensive to poll), `penalty` and `throttle` (failures), `salt` and `hot_minute` or `near` (even load). `moves`
-//! decides when a permanent redirect is followed for good, `head_first` when a poll starts with HEAD. `plan` holds the
-//! due time in progress.
+//! [`category()`], `adaptive` and `rhythm` (the base interval), `hints` (what the publisher requests), `cost` (feeds
+//! that are expensive to poll), `penalty` and `throttle` (failures), `salt` and `hot_minute` or `near` (even load).
+//! `moves` decides when a permanent redirect is followed for good, `head_first` when a poll starts with HEAD. `plan`
+//! holds the due time in progress.
 //!
 //! Deliberately not here: limits on concurrent polls (the scheduler's bands and the host gate), wakes (the store keeps
 //! them next to the due time), and detection of failures of our own network (the scheduler calls [`spare`] for those, and

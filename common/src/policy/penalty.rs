@@ -40,7 +40,7 @@ pub(super) struct FailureContext<'a> {
     pub(super) soft_statuses: &'a [u16],
     /// Other feeds of the host are answered by such a status too, and not for too long yet.
     pub(super) is_the_hosts: bool,
-    /// The request was refused for want of a signature, and the next one has it.
+    /// The request was refused for lack of a signature, and the next one has it.
     pub(super) is_signed_next: bool,
 }
 
@@ -66,8 +66,8 @@ impl FailureContext<'_> {
                 true => Treatment::Soft,
                 false => Treatment::Transient,
             },
-            // A kept connection that the server closed while our request was on its way, one that serves another name, a
-            // request that came too early; gateways in front of a server that is away, Cloudflare's among them.
+            // A kept connection that the server closed while our request was in transit, one that serves another name,
+            // a request that came too early; gateways in front of a server that is away, Cloudflare's among them.
             Some(408 | 421 | 425 | 502..=504 | 520..=530) => Treatment::Transient,
             Some(500..) => Treatment::Boxed(config.server_error),
             Some(404) => Treatment::Boxed(config.not_found),

@@ -106,7 +106,7 @@ impl Rhythm {
     }
 
     /// Returns the rhythm after a document at `at`. The dated entries of the first document are history from before we
-    /// watched; of later documents only entries that are new since the last poll count, at their date if that lies
+    /// watched; of later documents only entries that are new since the last poll count, at their date if that is
     /// between the two polls.
     #[must_use]
     pub(super) fn observed(self, document: &Document, at: Timestamp) -> Self {

@@ -1,4 +1,4 @@
-//! Servers that ask us to slow down: 429, and 503 with Retry-After.
+//! Servers that throttle us: 429, and 503 with Retry-After.
 //!
 //! Being throttled does not count as a failure. The feed and its host wait, and the interval grows when the server did
 //! not say how long to wait.
@@ -15,8 +15,9 @@ use crate::url::FeedId;
 /// The longest hold that one throttled feed puts on its whole host.
 pub(super) const SINGLE_FEED_HOLD: Duration = Duration::from_secs(3600);
 
-/// Returns until when a host is held as soon as a response at `now` asks for it, before the scheduler has decided: what
-/// the response says, or `throttled` (the configured first delay) if it says nothing; at most what a single feed can cause.
+/// Returns until when a host is held as soon as a response at `now` requests it, before the scheduler has decided: what
+/// the response says, or `throttled` (the configured first delay) if it says nothing; at most what a single feed can
+/// cause.
 pub fn first_hold(retry_after: Option<Timestamp>, now: Timestamp, throttled: Duration) -> Timestamp {
     let latest = now.after(SINGLE_FEED_HOLD);
     retry_after.unwrap_or_else(|| now.after(throttled)).min(latest)

@@ -1,5 +1,5 @@
-//! Messages as they lie in queues: those of every version that was ever written must be understood for as long as it is read, and a new
-//! version is written only when every process reads it (docs/decisions/0036-message-versions.md).
+//! Messages as they are in queues: those of every version that was ever written must be understood for as long as it is
+//! read, and a new version is written only when every process reads it (docs/decisions/0036-message-versions.md).
 
 use std::time::Duration;
 

@@ -179,7 +179,7 @@ pub trait Queue<T: Message>: Send + Sync {
     /// What waits.
     async fn depth(&self) -> Result<QueueDepth, QueueError>;
 
-    /// Why its server accepts no messages at present, if it said so; does not ask it.
+    /// Why its server accepts no messages at present, if it said so; sends no request.
     fn blocked(&self) -> Option<String> {
         None
     }

@@ -1,4 +1,4 @@
-//! A Redis Cluster: a connection to each master, and the map of slots that says which of them to ask.
+//! A Redis Cluster: a connection to each master, and the map of slots that says which of them to call.
 //!
 //! The driver's own cluster connection answers all calls from one task, which waits while it reconnects, so that a node
 //! that hangs delays the calls to all others. Here each master is a separate [`Node`]. The map is read again after
@@ -227,7 +227,7 @@ impl Cluster {
         crate::lock(&self.nodes).retain(|address, _| map.masters().contains(address) || seeds.contains(address));
     }
 
-    /// Asks the masters; those that the URL names only if most of the masters do not answer.
+    /// Queries the masters; those that the URL names only if most of the masters do not answer.
     async fn answered(self: &Arc<Self>) -> Result<Map, ServerError> {
         let masters = self.known().map.masters().to_vec();
         let (mut answers, mut failure) = self.answers(&masters).await;

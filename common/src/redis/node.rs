@@ -228,7 +228,7 @@ impl Node {
     }
 }
 
-/// Connects, and asks which process answers.
+/// Connects, and queries which process answers.
 async fn greet(address: &Address, limits: Limits) -> Result<(MultiplexedConnection, Arc<str>), RedisError> {
     // Half for the sentinels, half for the server that they name.
     let client = address.client(limits.connect / 2).await?;

@@ -79,7 +79,7 @@ mod tests {
                 for part in &parts {
                     at[usize::from(part.slot.0) / share] += 1;
                 }
-                // A share of the slots may lie across the border between two masters.
+                // A share of the slots may cross the border between two masters.
                 let even = (count / masters).saturating_sub(1)..=count.div_ceil(masters) + 1;
                 assert!(at.iter().all(|parts| even.contains(parts)), "{count} parts over {masters}: {at:?}");
             }

@@ -116,7 +116,7 @@ impl PrivateServer {
         server
     }
 
-    /// Asks it by Redis' own client.
+    /// Runs a command in Redis' own client.
     pub fn cli(&self, words: &[&str]) -> String {
         let tls: &[&str] = if self.tls { &["--tls", "--insecure"] } else { &[] };
         let port = self.port.to_string();

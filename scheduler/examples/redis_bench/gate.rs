@@ -1,4 +1,4 @@
-//! The gate's calls: a claimed batch reserved at once, and what a worker asks for each poll.
+//! The gate's calls: a claimed batch reserved at once, and a worker's calls for each poll.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
-//! What Redis bears: the schedule's claims beside a bare script that does nothing else (T5), its memory (T13), how long a
-//! lost schedule takes to be filled, and the gate's calls. `redis_bench REDIS_URL [POSTGRES_URL]`, or the schedule in several
-//! sorted sets, `redis_bench REDIS_URL shards FEEDS`; the Redis should be private and empty. `redis_bench nodes FEEDS` measures the
-//! schedule over clusters that it starts.
+//! What Redis can carry: the schedule's claims beside a bare script that does nothing else (T5), its memory (T13), how
+//! long a lost schedule takes to be filled, and the gate's calls. `redis_bench REDIS_URL [POSTGRES_URL]`, or the
+//! schedule in several sorted sets, `redis_bench REDIS_URL shards FEEDS`; the Redis should be private and empty.
+//! `redis_bench nodes FEEDS` measures the schedule over clusters that it starts.
 //!
 //! Called by dev/bench.
 

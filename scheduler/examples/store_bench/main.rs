@@ -1,7 +1,9 @@
 //! The store's speed. `store_bench` applies reports of 304 beside a bare SQLite loop that writes the same columns;
-//! `store_bench postgres URL` does it beside a bare loop on that PostgreSQL; `store_bench million FEEDFLEET` fills a store with a million feeds and looks how the program bears it;
-//! `store_bench lists FEEDS [POSTGRES]` times every list and search (`lists-of` on a store that is there), `store_bench writes [POSTGRES]` what their counters and indexes cost. `store_bench fill FEEDS ENTRIES FILE` and
-//! `.. fill FEEDS ENTRIES POSTGRES SCHEMA` make a new store for measurements of the pages.
+//! `store_bench postgres URL` does it beside a bare loop on that PostgreSQL; `store_bench million FEEDFLEET` fills a
+//! store with a million feeds and measures the program over it; `store_bench lists FEEDS [POSTGRES]` times every list
+//! and search (`lists-of` on a store that is there), `store_bench writes [POSTGRES]` what their counters and indexes
+//! cost. `store_bench fill FEEDS ENTRIES FILE` and `.. fill FEEDS ENTRIES POSTGRES SCHEMA` make a new store for
+//! measurements of the pages.
 //!
 //! Called by dev/bench.
 

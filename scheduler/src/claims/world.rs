@@ -166,7 +166,7 @@ pub(super) struct World {
 /// What an outside observer knows.
 #[derive(Clone, Debug)]
 pub(super) struct Truth {
-    /// Until when the server wants no requests.
+    /// The time before which the server accepts no requests.
     pub(super) asked: i64,
     pub(super) last_start: i64,
     /// Wakes that no accepted fetch has answered.

@@ -118,7 +118,7 @@ impl Refusals {
 impl RefusingHosts {
     /// Counts a refusal. Returns true if the host is to blame from now on.
     fn refused(&mut self, host: &HostKey, feed: &Feed, report: &FetchReport, now: Timestamp) -> bool {
-        // A feed that failed before says nothing new of its host, unless only for want of a signature.
+        // A feed that failed before says nothing new about its host, unless it failed only for lack of a signature.
         if feed.state.consecutive_failures > u32::from(feed.state.signing == Signing::Wanted) {
             return false;
         }

@@ -8,7 +8,7 @@ use common::time::Timestamp;
 const FIRST: Duration = Duration::from_secs(1);
 /// Between two retries, at most.
 const CEILING: Duration = Duration::from_secs(6 * 3600);
-/// What a target asks for is believed up to this.
+/// The maximum wait that a target can request.
 const LONGEST_HOLD: Duration = Duration::from_secs(86_400);
 
 /// Returns when to retry after this number of failures in a row. `draw` from [0, 1) spreads retries by a quarter either way; a

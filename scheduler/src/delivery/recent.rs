@@ -40,7 +40,7 @@ pub(super) struct SeenPage {
     items: Vec<Arc<Seen>>,
     /// Everything up to this number was looked at.
     pub(super) next: i64,
-    /// What the events are about: most subscriptions want nothing of a page, and need not look at each of its events.
+    /// What the events are about: most subscriptions match nothing of a page, and need not look at each of its events.
     feeds: HashSet<FeedId>,
     hosts: HashSet<String>,
     labels: HashSet<String>,

@@ -112,7 +112,7 @@ async fn release(ops: &Ops, feed: FeedId) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Has a feed polled as that number of subscribers wants it.
+/// Has a feed polled as that number of subscribers requires.
 async fn count(ops: &Ops, id: FeedId, subscribers: u32) -> Result<(), BackendError> {
     let Some(feed) = ops.feed(&FeedRef::Id(id)).await? else { return Ok(()) };
     let audience = Audience { subscribers, active_subscribers: subscribers, ..feed.audience };

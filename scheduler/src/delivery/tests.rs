@@ -295,7 +295,7 @@ async fn events_that_are_gathered_are_all_sent_when_the_wait_ends() {
     let delivering = world.deliver();
     world.sql(&events(1, "feed.gone")).await;
     tokio::time::sleep(Duration::from_millis(700)).await;
-    // More than one page looks at lies between them.
+    // There are more events between them than one page looks at.
     world.sql(&(events(2_100, "host.refusing") + &events(1, "feed.gone"))).await;
     world.until(|world| world.sent_events() == [1, 2_102]).await;
     delivering.end().await;
@@ -387,7 +387,7 @@ async fn formats_without_entries_and_a_second_rotation_within_a_day_are_refused(
     };
     let refused = world.ops.edit_subscription(added.id, &edit).await;
     assert!(matches!(refused, Err(SubscriptionError::NoEntries)));
-    // One that was stored all the same gets nothing instead of everything.
+    // One that is stored nevertheless gets nothing instead of everything.
     added.wish = json_feed;
     assert!(!super::attempt::filter(&added).kinds.is_empty());
 

@@ -1,4 +1,4 @@
-//! What people may ask about hosts: what is known of them, rules, blocks.
+//! Operations on hosts: what is known of them, rules, blocks.
 //!
 //! Each change writes the store first; [`crate::upkeep::orders`] carries it to wherever it counts, at once in this scheduler, within
 //! about a second in the others.
@@ -21,7 +21,7 @@ pub struct HostState {
     pub row: HostRow,
     /// The pace at which it is polled.
     pub limits: HostLimits,
-    /// The rule that speaks of it.
+    /// The rule that covers it.
     pub rule: Option<HostRule>,
     /// An operator set that rule.
     pub by_operator: bool,

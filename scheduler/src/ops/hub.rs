@@ -81,7 +81,7 @@ pub enum HubRefusal {
     /// There is no such topic or subscription.
     #[error("{0}")]
     Unknown(String),
-    /// The operator does not want it.
+    /// The operator paused it.
     #[error("the operator of this hub has paused this subscription")]
     Paused,
     /// A question for this callback and topic waits for its answer, or there were too many others.
@@ -118,7 +118,7 @@ impl Ops {
         format!("{}/hub", self.config.api.public_url.trim_end_matches('/'))
     }
 
-    /// Takes a request to the hub. What it asks for happens when the subscriber has confirmed it.
+    /// Takes a request to the hub. It takes effect when the subscriber has confirmed it.
     pub async fn hub_request(&self, request: &HubRequest) -> Result<(), HubRefusal> {
         let topic = topic(&request.topic)?;
         let callback = self.callback(&request.callback)?;

@@ -1,5 +1,5 @@
-//! What people and programs may ask of a fleet: add feeds, change them, have them polled, pause. The API and the embedded
-//! command line both end here.
+//! What people and programs can do with a fleet: add feeds, change them, have them polled, pause. The API and the
+//! embedded command line both end here.
 //!
 //! Each operation writes the store first and the schedule second: a crash between the two is repaired by reconcile. No
 //! polling decisions are made here.
@@ -116,7 +116,7 @@ pub struct EditFeed {
     pub external_id: Option<Option<String>>,
     /// Pause, resume, remove.
     pub status: Option<Status>,
-    /// Another login, or none: its next poll, which is due at once, asks unconditionally.
+    /// Another login, or none: its next poll, which is due at once, is unconditional.
     pub login: Option<Option<Login>>,
 }
 

@@ -398,7 +398,7 @@ pub(crate) fn job(row: JobRow, request: ReserveRequest, ticket: Ticket, now: Tim
         validators: row.validators,
         content_hash: row.content_hash,
         known: row.known,
-        // A wake that lies ahead is none of this fetch's business.
+        // This fetch does not answer a wake that lies ahead.
         wake_at: row.wake_at.filter(|wake| *wake <= now),
         head_first: row.head_first,
         signed: row.signed,

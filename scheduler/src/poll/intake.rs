@@ -55,7 +55,7 @@ const AT_ONCE: usize = 4;
 const RETRY: Duration = Duration::from_secs(1);
 /// The same for reports whose holds a part of the gate cannot take.
 const PART_AWAY_REST: Duration = Duration::from_millis(100);
-/// How often a scheduler that could not store reports asks whether it can again, without waiting for one to come.
+/// How often a scheduler that could not store reports checks whether it can again, without waiting for one to come.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// How long the queue may take to say how many reports wait. The store has its own limit.
 const DEPTH_PATIENCE: Duration = Duration::from_secs(5);
@@ -350,8 +350,8 @@ impl Intake {
     }
 }
 
-/// Asks the store whether it works, unless it has just `stored` something, and the queue how many reports wait. `None`: the store
-/// does not work.
+/// Checks whether the store works, unless it has just `stored` something, and reads from the queue how many reports
+/// wait. `None`: the store does not work.
 pub(crate) async fn probe(results: Arc<Results>, stored: bool, now: Timestamp) -> Option<Probed> {
     let asked = Instant::now();
     if !stored {

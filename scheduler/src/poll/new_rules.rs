@@ -15,8 +15,8 @@ use store::{FeedChange, JobRow, Store, StoreError};
 /// What a dispatcher claimed and may poll.
 type Due = Vec<(JobRow, Claim)>;
 
-/// Takes the feeds out of `due` that today's rules put off, and plans them again. A feed that a person woke is polled all the
-/// same.
+/// Takes the feeds out of `due` that the current rules postpone, and plans them again. A feed that a person woke is
+/// polled nevertheless.
 pub(crate) async fn replanned(
     store: &dyn Store,
     schedule: &dyn Schedule,

@@ -176,7 +176,7 @@ impl Results {
         let (planned_by, due) = (feed.state.last_polled?, feed.next_due?);
         let is_request = !matches!(report.outcome, Outcome::Deferred { .. }) && !report.page;
         let later = is_request && report.started > planned_by && feed.status == Status::Active;
-        // Without what a late report was put off by.
+        // Without the delay of a late report.
         let planned = feed.terms.iter().take_while(|term| term.rule != Rule::Late).last();
         let interval = planned.map_or(due, |term| term.due).since(planned_by);
         let due = report.started.after(interval).max(due);
@@ -392,8 +392,8 @@ impl Results {
         Some(vec![self.judge(feed, FetchReport { outcome, ..report }, now)])
     }
 
-    /// When to poll next after a report that comes after its feed's lease has ended: the feed may have been fetched once more
-    /// meanwhile, and that fetch's report, which may be on its way, is waited for.
+    /// When to poll next after a report that comes after its feed's lease has ended: the feed may have been fetched
+    /// once more meanwhile, and this waits for that fetch's report, which may be in flight.
     fn not_twice(&self, report: &FetchReport, due_at: Timestamp, now: Timestamp) -> Timestamp {
         let scheduler = &self.config.scheduler;
         let late = report.started.after(scheduler.queue_lease + scheduler.fetch_lease) < now;
@@ -472,7 +472,7 @@ impl Results {
     }
 }
 
-/// The hosts that a report speaks of, each with the time of its request.
+/// Returns the hosts that a report is about, each with the time of its request.
 fn hosts_asked(report: &FetchReport) -> impl Iterator<Item = (HostKey, Timestamp)> {
     [Some(&report.host), report.answered_by.as_ref()].into_iter().flatten().map(|host| (host.clone(), report.started))
 }

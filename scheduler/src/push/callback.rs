@@ -53,7 +53,7 @@ pub enum Verified {
     Challenge(String),
     /// With success, and nothing more.
     Noted,
-    /// As something that we did not ask for.
+    /// As something that we did not request.
     Refused,
 }
 

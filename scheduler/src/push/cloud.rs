@@ -83,7 +83,7 @@ fn escaped(text: &str) -> String {
     plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Returns whether the beginning of a successful response says that the registration failed all the same.
+/// Returns whether the beginning of a successful response says that the registration failed nevertheless.
 pub(super) fn is_refusal(body: &str) -> bool {
     let body = body.to_ascii_lowercase();
     body.contains("success=\"false\"") || body.contains("<fault>") || body.contains("<boolean>0</boolean>")

@@ -18,7 +18,7 @@ use crate::ops::Ops;
 
 /// The maximum number of redirects of one request.
 const MOST_REDIRECTS: usize = 5;
-/// How long a request waits for its host in place; further ones are put off.
+/// How long a request waits for its host in place; further ones are postponed.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The time that a permit lasts beyond the request's own.
 const GRACE: Duration = Duration::from_secs(5);

@@ -51,7 +51,7 @@ pub(super) fn step(of: &PushSubscription, now: Timestamp, spread: f64) -> Step {
     Step::Ask(Box::new(next))
 }
 
-/// Returns the subscription after a request that failed. `not_before`: its hub wants no request before then.
+/// Returns the subscription after a request that failed. `not_before`: its hub accepts no request before then.
 pub(super) fn failed(
     of: &PushSubscription,
     reason: String,

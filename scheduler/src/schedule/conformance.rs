@@ -168,7 +168,7 @@ cases! {
         parked(schedule, &[2], 300).await;
         schedule.put(&[slot(1, 0)], at(0)).await.unwrap();
         assert_eq!(claim(schedule, 0, 10).await, [1]);
-        // The claimant is stopped; its lease ends, and a person wants the feed.
+        // The claimant is stopped; its lease ends, and a person requests the feed.
         schedule.lower(&[urgent(1, 130)], at(130)).await.unwrap();
         schedule.put(&[slot(1, 900)], at(131)).await.unwrap();
         assert_eq!(claim(schedule, 131, 10).await, [1]);

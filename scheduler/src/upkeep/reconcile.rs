@@ -102,8 +102,8 @@ impl Reconciler {
     }
 
     async fn open_gate_on_time(&self, clock: &dyn Clock) -> Result<bool, BackendError> {
-        // Whatever our clock says: the gate goes by its server's time alone, and notes a step of that one here. Only what is
-        // loaded into it is judged by our clock.
+        // Whatever our clock says: the gate uses its server's time alone, and notes a step of that clock here. Only
+        // what is loaded into it is judged by our clock.
         let mark = self.gate.begin_loading(clock.now()).await?;
         let now = self.time(clock).await?;
         self.load_and_open(mark, now).await
@@ -169,7 +169,7 @@ impl Reconciler {
         Ok(corrected)
     }
 
-    /// Opens a gate that lost its memory: only once no report is on its way that may carry a hold, and with all stored
+    /// Opens a gate that lost its memory: only once no report is in flight that may carry a hold, and with all stored
     /// holds and operators' blocks loaded. True when the gate is open afterwards.
     pub async fn open_gate(&self, now: Timestamp) -> Result<bool, BackendError> {
         let mark = self.gate.begin_loading(now).await?;

@@ -1,5 +1,5 @@
-//! Asks, every few seconds, what the [watchdog](crate::condition::watchdog) judges by: are feeds due, and is there a reason
-//! why none is polled?
+//! Checks, every few seconds, what the [watchdog](crate::condition::watchdog) judges by: whether feeds are due, and
+//! whether there is a reason why none is polled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::schedule::Schedule;
 use crate::upkeep::configurations::Configurations;
 use store::Store;
 
-/// How often it asks.
+/// How often it checks.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long all the answers may take: longer than the limits of all these calls together. What takes longer is stuck here.
 const PATIENCE: Duration = Duration::from_secs(90);

@@ -72,7 +72,7 @@ pub struct FeedView {
     pub penalty: Option<Penalty>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_until: Option<Timestamp>,
-    /// A refresh or a ping wants it polled by this time, whatever `next_due` says.
+    /// A refresh or a ping requested a poll by this time, whatever `next_due` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -453,7 +453,7 @@ pub struct ExplainView {
     pub base: Timestamp,
     /// When it should be polled next; null when it is not polled.
     pub next_due: Option<Timestamp>,
-    /// A refresh or a ping wants it polled by this time.
+    /// A refresh or a ping requested a poll by this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_at: Option<Timestamp>,
     /// The terms in the order in which they were applied; each starts from the due time of the one before.

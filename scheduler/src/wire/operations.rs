@@ -52,7 +52,7 @@ pub struct StatsView {
     pub silent: u64,
     /// What a poll has to be worth in adaptive mode, in subscriber-hours of expected waiting.
     pub poll_price: f64,
-    /// Polls a second that the feeds want at that price.
+    /// Polls a second that the feeds need at that price.
     pub demand_per_second: f64,
     /// Since when most hosts fail because of our own network, as this scheduler sees it; absent while all is well.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! Cursors of lists of feeds.
 //!
-//! A cursor names the last feed of the page before by its position in the order, so that a page costs the same wherever it
-//! lies, and feeds that are added meanwhile neither repeat nor hide one.
+//! A cursor names the last feed of the page before by its position in the order, so that a page costs the same wherever
+//! it is, and feeds that are added meanwhile neither repeat nor hide one.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

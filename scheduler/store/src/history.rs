@@ -15,8 +15,8 @@
 //! | 20..26 | next due, ms since 1970; 0: none |
 //! | 26..42 | reasons: their `Rule::number`s |
 //!
-//! A record of another layout, length or vocabulary ends the reading: history is shown to people, and no decision rests
-//! on it, so that a part of it is better than an error.
+//! A record of another layout, length or vocabulary ends the reading: history is shown to people, and no decision
+//! depends on it, so that a part of it is better than an error.
 
 use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{Decision, Rule, Terms};

@@ -21,11 +21,11 @@ pub const ANONYMOUS: &str = "hub";
 named! {
     /// The kind of request to a subscriber.
     IntentMode {
-        /// Whether it wants the subscription, or wants it for longer.
+        /// Verifies a new subscription, or a renewal.
         Subscribe = "subscribe",
-        /// Whether it wants it no more.
+        /// Verifies the end of a subscription.
         Unsubscribe = "unsubscribe",
-        /// That the hub ends it.
+        /// Notifies that the hub ends it.
         Denied = "denied",
     }
 }

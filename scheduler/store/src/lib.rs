@@ -1,6 +1,6 @@
 //! The store: feeds, entries, events and holds. It is the truth; schedule and gate are rebuilt from it.
 //!
-//! The trait speaks operations, not queries. It decides nothing about polling: it stores what `decide` said.
+//! The trait has operations, not queries. It decides nothing about polling: it stores what `decide` said.
 //!
 //! Each implementation guarantees:
 //! - [`Polls::apply`] is one transaction: entries first, feed rows after them, events last, numbered under one lock so that

@@ -26,7 +26,7 @@ use super::source::{Dialect, MOST, Source};
 use super::statement::{Statement, Value};
 use super::{FeedQuery, FeedSort, Page, StoreError};
 
-/// The same of feeds by number, which lie beside each other.
+/// The same of feeds by number, which are stored beside each other.
 const MOST_IN_A_ROW: u32 = 4_000;
 /// Places all over the table, and feeds at each, whose texts show how frequent a text is.
 const SAMPLES: u64 = 8;

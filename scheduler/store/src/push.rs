@@ -155,7 +155,7 @@ pub struct Unpushed {
     pub id: i64,
     /// Where it is polled.
     pub url: String,
-    /// A person wants it unknown to others, or it has credentials.
+    /// A person made it private, or it has credentials.
     pub private: bool,
     /// Its hub.
     pub hub: Option<String>,

@@ -294,7 +294,7 @@ impl TryFrom<JobColumns> for JobRow {
     }
 }
 
-/// What a memory says of how to ask. An unreadable one says nothing.
+/// What a memory says about how to request the feed. An unreadable one says nothing.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Advice {
@@ -567,7 +567,7 @@ fn read_onward(feed: FeedId, onward: &str) -> Onward {
     })
 }
 
-/// The terms as far as they can be read: they are shown to people, and no decision rests on them.
+/// The terms as far as they can be read: they are shown to people, and no decision depends on them.
 fn read_terms(packed: &[u8]) -> Vec<Term> {
     let (terms, _) = packed.as_chunks::<9>();
     let read = |[rule, due @ ..]: &[u8; 9]| {

@@ -170,8 +170,8 @@ pub trait VersionedChanges: Send + Sync {
 /// Feeds that are polled before they are due, and those that a ping wakes.
 #[async_trait]
 pub trait Wakes: Send + Sync {
-    /// Wants these feeds polled at `at`: a past wake that is still unanswered moves up to `now`, a future one is never
-    /// postponed, and none comes before the end of the feed's own hold. Returns the live ones with their places.
+    /// Requests a poll of these feeds at `at`: a past wake that is still unanswered moves up to `now`, a future one is
+    /// never postponed, and none comes before the end of the feed's own hold. Returns the live ones with their places.
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError>;
 
     /// The same for feeds that were pinged: blacklisted and gone ones are polled once too, and keep their status until that
@@ -380,7 +380,7 @@ pub trait Pushes: Send + Sync {
     async fn remove_push(&self, id: &str, revision: i64) -> Result<bool, StoreError>;
 }
 
-/// Pushes that arrived, and those that were lost on the way.
+/// Pushes that arrived, and those that were lost.
 #[async_trait]
 pub trait PushLosses: Send + Sync {
     /// Counts pushes that arrived.
@@ -460,8 +460,8 @@ pub trait Upkeep: Send + Sync {
     /// Numbers about everything, from counters.
     async fn stats(&self, now: Timestamp) -> Result<StoreStats, StoreError>;
 
-    /// Adds up what was counted apart, so that the next look at the counters is quick; a bounded number a call. For now and
-    /// then: the counts are right without it.
+    /// Adds up what was counted apart, so that the next look at the counters is quick; a bounded number a call. Called
+    /// at intervals: the counts are right without it.
     async fn fold_counts(&self) -> Result<(), StoreError>;
 
     /// The store can be reached, and its clock agrees with `now`: readiness depends on it.

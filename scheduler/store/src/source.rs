@@ -18,7 +18,7 @@ pub(super) struct Dialect {
     pub(super) columns: &'static str,
     /// Compares texts whatever their case.
     pub(super) like: &'static str,
-    /// The numbers in a list that is parameter `$`, as `id IN`, `id = ANY` wants them.
+    /// The numbers in a list that is parameter `$`, as `id IN`, `id = ANY` requires them.
     pub(super) among: [&'static str; 2],
     /// Statements name their index (SQLite). Otherwise (PostgreSQL) indexes are in the order of -id and -subscribers, so that no
     /// other one will do.
@@ -29,7 +29,7 @@ pub(super) struct Dialect {
 
 /// A database that lists are read from, in one view of it.
 pub(super) trait Source: Send {
-    /// How it speaks.
+    /// Returns its SQL dialect.
     fn dialect(&self) -> Dialect;
 
     /// Feeds.

@@ -1,8 +1,8 @@
 //! Subscriptions: targets to which schedulers send the events that a filter lets through.
 //!
-//! A subscription is a row: what people want of it, and how far deliveries are. One scheduler at a time holds its lease, by the
-//! database's clock, and only the holder moves its progress on. The row keeps the range of events of a request before it is sent, so
-//! that whichever scheduler sends it again sends the same range under the same id.
+//! A subscription is a row: its settings, and how far deliveries are. One scheduler at a time holds its lease, by the
+//! database's clock, and only the holder moves its progress on. The row keeps the range of events of a request before
+//! it is sent, so that whichever scheduler sends it again sends the same range under the same id.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ named! {
         Active = "active",
         /// A person stopped it; events wait as long as they are kept.
         Paused = "paused",
-        /// It was stopped because its target failed for too long, or wants no more requests.
+        /// It was stopped because its target failed for too long, or accepts no more requests.
         Disabled = "disabled",
     }
 }
@@ -48,7 +48,7 @@ pub const KEPT_DELIVERIES: usize = 20;
 /// The maximum number of events in a request.
 pub const MOST_BATCH: u32 = 500;
 
-/// What a person wants of a subscription.
+/// A person's settings of a subscription.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wish {
     /// How events reach the subscriber.

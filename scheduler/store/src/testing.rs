@@ -1,4 +1,4 @@
-//! What tests of several crates want of a store.
+//! What tests of several crates need of a store.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "for tests")]
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What verdicts do to the store, as far as it follows from the rows that were there before: both databases read, ask
-//! here, and write.
+//! What verdicts do to the store, as far as it follows from the rows that were there before: both databases read,
+//! decide by this code, and write.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -415,7 +415,7 @@ fn event_kind(notice: Notice) -> &'static str {
 /// Hosts' holds, each with the feed that was throttled last.
 pub(super) type HostHolds = BTreeMap<HostKey, HostHold>;
 
-/// The hosts that verdicts ask to hold, in the order in which every store locks them.
+/// Returns the hosts for which verdicts request holds, in the order in which every store locks them.
 pub(super) fn throttled_hosts(fresh: &[Fresh<'_>]) -> Vec<HostKey> {
     let hosts = fresh.iter().filter_map(asked_hold).map(|(host, _)| (host.clone(), ()));
     hosts.collect::<BTreeMap<_, _>>().into_keys().collect()

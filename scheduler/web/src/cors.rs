@@ -1,7 +1,7 @@
 //! Pages of other origins whose scripts may read the API (`api.allow_origins`), by the rules of the Fetch standard.
 //!
-//! A browser asks before it sends a request with a token or a body; the answer needs no token. Nothing is allowed here that the guard
-//! refuses: this only lets a browser show a script what it got.
+//! A browser sends a preflight before a request with a token or a body; the answer needs no token. Nothing is allowed
+//! here that the guard refuses: this only lets a browser show a script what it got.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const PREFLIGHT: [(HeaderName, &str); 3] = [
     (header::ACCESS_CONTROL_MAX_AGE, "86400"),
 ];
 
-/// Answers browsers that ask, and marks answers that scripts may read.
+/// Answers preflights, and marks answers that scripts may read.
 pub(crate) async fn shared(State(origins): State<Origins>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let is_api = path.starts_with("/api/") || path == "/openapi.json";

@@ -80,7 +80,7 @@ fn composed(api: Api, live: Arc<Live>) -> Router {
         // Around the limit of time: what took too long is recorded as such.
         .layer(middleware::from_fn_with_state(guard, guard::admit))
         .layer(middleware::from_fn_with_state(people, pages::for_people))
-        // Browsers ask before they send a token.
+        // Browsers send a preflight before they send a token.
         .layer(middleware::from_fn_with_state(origins, cors::shared))
         .layer(middleware::from_fn_with_state(drained, draining::draining))
         .layer(middleware::from_fn(hardened::hardened))

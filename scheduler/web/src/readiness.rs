@@ -76,7 +76,7 @@ fn stays(ops: &Ops) -> Result<(), String> {
     if ops.quiet.is_cancelled() { Err("this scheduler is shutting down".to_owned()) } else { Ok(()) }
 }
 
-/// Asks every server that a scheduler needs.
+/// Checks every server that a scheduler needs.
 async fn servers(ops: &Ops) -> Result<(), String> {
     // Each server's clock is compared with the time at which the server is checked.
     store(ops).await?;

@@ -16,7 +16,7 @@ use rand::RngExt;
 use scheduler::condition::tokens::Tokens;
 use subtle::ConstantTimeEq;
 
-/// What the MAC speaks about: nothing else that is signed with these keys can be taken for a login.
+/// What the MAC is for: nothing else that is signed with these keys can be taken for a login.
 const PURPOSE: &str = "feedfleet session 1";
 /// Bytes of a cookie that are looked at.
 const LONGEST: usize = 1024;
@@ -209,7 +209,7 @@ impl Sessions {
         let known = self.known();
         let KnownToken { token, key, .. } = known.tokens.iter().find(|known| known.token.name.as_bytes() == name)?;
         hmac::verify(key, signed(&token.name, until).as_bytes(), &mac).ok()?;
-        // One that lasts longer than a login does was made by a clock that went wrong, or with another lifetime.
+        // One that lasts longer than a login does was made by a wrong clock, or with another lifetime.
         let left = until.saturating_sub(now.millis() / 1000);
         let lasts = i64::try_from(self.lifetime.as_secs()).unwrap_or(i64::MAX);
         let is_in_force = token.expires.is_none_or(|expires| expires > now);

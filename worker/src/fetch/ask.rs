@@ -124,7 +124,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// Asks one URL.
+    /// Requests one URL.
     pub(super) async fn hop(&mut self, url: &FeedUrl) -> Step {
         let mut fields = self.fields(url);
         let method = self.method(url, &mut fields);

@@ -51,8 +51,8 @@ pub struct Fetched {
     pub moved_to: Option<FeedUrl>,
     /// The host of the last request: a throttling outcome applies to it.
     pub last_host: Option<HostKey>,
-    /// When the last request went out, after its host's name was resolved and the connection stood: a host's gap should
-    /// be counted from here.
+    /// When the last request went out, after its host's name was resolved and the connection was established: a host's
+    /// gap should be counted from here.
     pub last_sent: Option<Instant>,
     /// From the start to the last byte read, or to the failure.
     pub duration: Duration,
@@ -73,7 +73,7 @@ pub struct Fetched {
     pub wants_signature: bool,
     /// The permanent URL of what was read, by the document's own word.
     pub permanent_url: Option<FeedUrl>,
-    /// Of a fetch that was put off: where it continues.
+    /// Of a fetch that was postponed: where it continues.
     pub detour: Option<Detour>,
     /// Bodies whose parsing took longer than it should.
     pub slow_parses: u64,

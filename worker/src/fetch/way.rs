@@ -32,7 +32,7 @@ pub(super) fn start_of(job: &FetchJob) -> Chain {
     chain
 }
 
-/// Asks for an actor at the feed's own URL, with a signature, where a request without one was refused.
+/// Requests an actor at the feed's own URL, with a signature, where a request without one was refused.
 fn ask_as_actor(chain: &mut Chain, job: &FetchJob) -> bool {
     job.signed && chain.lead_to(job.url.as_str(), About::default())
 }
@@ -77,7 +77,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// Asks one URL after the other until there is no further one.
+    /// Requests one URL after the other until there is no further one.
     async fn walk(&mut self) -> Outcome {
         loop {
             let url = self.chain.current().clone();
@@ -184,7 +184,7 @@ impl Fetch<'_> {
         let anew = was_remembered && missing && outcome.failure().is_some() && fresh != self.chain;
         if anew {
             (self.chain, self.interrupted) = (fresh, None);
-            // A fetch that were put off here would begin at the old place again.
+            // A fetch that is postponed here would begin at the old place again.
             self.patience = self.shared.timeout;
         }
         anew

@@ -1,8 +1,8 @@
 //! Dates as publishers write them: RFC 3339 and its relatives, RFC 822 and its relatives, and everything between.
 //!
 //! One reader for all forms: the text is cut into words, and each word is taken for what it looks like (a clock time, a
-//! zone, a month's name, a year, a day). What is missing is midnight and UTC. A date that cannot be, or that lies before
-//! 1000 or after 9999, is none: no date is better than a wrong one, and nothing may be keyed on dates.
+//! zone, a month's name, a year, a day). What is missing is midnight and UTC. An impossible date, or one before 1000 or
+//! after 9999, is ignored: no date is better than a wrong one, and nothing may be keyed on dates.
 
 use chrono::{DateTime, Duration, NaiveDate, NaiveTime, Utc};
 

@@ -88,7 +88,7 @@ fn utf8(bytes: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// UTF-8 with a few broken bytes in it (a cut document, a careless `substr`) rather than another encoding: most of what
-/// lies beyond ASCII is sound.
+/// is not ASCII is sound.
 fn damaged_utf8(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let (mut sound, mut broken) = (0_usize, 0_usize);
     for chunk in bytes.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! What the readers hand on: a feed in our words, as its publisher wrote it, not yet within our limits.
+//! What the readers return: a feed in our types, as its publisher wrote it, not yet within our limits.
 
 use std::borrow::Cow;
 use std::rc::Rc;

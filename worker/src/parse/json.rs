@@ -254,7 +254,7 @@ impl<T> Default for LooseList<T> {
 /// Takes any value; a `None` stands for a value of another type.
 struct Any<T, R>(PhantomData<(T, R)>);
 
-/// How one of the loose types takes the values that it wants. What is not overridden is left out.
+/// How one of the loose types takes the values that it accepts. What is not overridden is left out.
 trait Taking<R>: Default {
     fn text(_: String) -> Self {
         Self::default()

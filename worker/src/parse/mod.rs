@@ -166,7 +166,7 @@ fn read(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<ParsedFe
         Err(error) => error,
         sound => return sound,
     };
-    // The error speaks of what the publisher wrote.
+    // The error is about what the publisher wrote.
     let mended = if is_json { repair::json::mended(text, limits) } else { repair::mended(text, limits) };
     let Some(Mended { text, truncated }) = mended else { return Err(error) };
     match once(&text) {

@@ -128,7 +128,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Creates feeds that publish now and then, spread over the hosts and over the first interval. `policy` adds lines
+    /// Creates feeds that publish occasionally, spread over the hosts and over the first interval. `policy` adds lines
     /// to that section.
     pub(crate) async fn new(size: Size, servers: &Servers, urls: Urls, policy: &str) -> Self {
         let (origin, feeds) = Self::feeds(size).await;

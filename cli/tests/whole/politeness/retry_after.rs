@@ -1,5 +1,5 @@
-//! P17 and P28 in all spellings of Retry-After: the feed and its host wait for exactly the time that a 429 or 503 asks
-//! for; an invalid value leads to our own backoff; nothing overflows.
+//! P17 and P28 in all spellings of Retry-After: the feed and its host wait for exactly the time that a 429 or 503
+//! requests; an invalid value leads to our own backoff; nothing overflows.
 
 use std::time::Duration;
 

@@ -47,7 +47,7 @@ impl Item {
     }
 }
 
-/// An item on its way, and where its answer goes.
+/// An item in flight, and the receiver of its answer.
 struct Waiting {
     item: Item,
     /// The caller's time, where it counts in place of the server's.

@@ -367,7 +367,7 @@ impl Pump {
         matches!(self.prefetch, Prefetch::Untaken(most) if self.inbox.is_empty() && 4 * unacked >= 3 * usize::from(most))
     }
 
-    /// Lets the broker send no more, and takes what was on its way.
+    /// Makes the broker send no more, and takes what was in flight.
     async fn cancel(&self, session: &Arc<Session>, mut consumer: Consumer, window: &Arc<AtomicUsize>) {
         let cancelled = async {
             session.cancel(&consumer).await?;

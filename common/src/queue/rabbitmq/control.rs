@@ -9,7 +9,7 @@ use super::error::BrokerError;
 use super::link::View;
 use super::topology::{QueueStats, Topology};
 
-/// Asks about one queue.
+/// Queries one queue.
 pub(super) struct Control {
     publishing: View,
     consuming: View,

@@ -226,7 +226,7 @@ impl<T: Message> RabbitQueue<T> {
         });
     }
 
-    /// Messages that lie in the dead letters.
+    /// Returns the number of dead-lettered messages.
     pub async fn dead_letters(&self) -> Result<usize, QueueError> {
         let looked = self.halves.control.look().await;
         looked.map(|seen| seen.dead).map_err(|trouble| trouble.while_doing("count its dead letters"))

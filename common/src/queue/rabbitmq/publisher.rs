@@ -1,4 +1,4 @@
-//! The publishing half of a queue: many messages on their way at once, each publisher waiting for its own confirmation.
+//! The publishing half of a queue: many messages in flight at once, each publisher waiting for its own confirmation.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,9 +15,9 @@ use super::error::BrokerError;
 use super::link::{Live, View};
 use super::topology::Topology;
 
-/// What may be on its way unconfirmed: memory is bounded whatever the broker does.
+/// The limit of unconfirmed messages in flight: memory is bounded whatever the broker does.
 const WINDOW_KB: u32 = 32 << 10;
-/// A small message counts as this much, so that at most 512 are on their way: lapin looks at each of them for each
+/// A small message counts as this much, so that at most 512 are in flight: lapin looks at each of them for each
 /// confirmation.
 const LEAST_KB: u32 = 64;
 /// How long a queue that is gone stays so: one that is declared again at once deafens the consumers of the old one,
@@ -103,7 +103,7 @@ impl Publisher {
         }
     }
 
-    /// Waits until everything on its way is confirmed or given up; no more can be published then.
+    /// Waits until everything in flight is confirmed or given up; no more can be published then.
     pub(super) async fn close(&self) {
         // An error means that it is closed already.
         let _ = self.window.acquire_many(WINDOW_KB).await;
@@ -198,8 +198,8 @@ async fn send(
     }
 }
 
-/// Whether the broker closed the channel because of this very message's size. Others that were on their way over the channel fail
-/// with the same error and are not too large.
+/// Whether the broker closed the channel because of this very message's size. Others that were in flight over the
+/// channel fail with the same error and are not too large.
 fn too_large(error: &lapin::Error, bytes: usize) -> Option<BrokerError> {
     let lapin::ErrorKind::ProtocolError(refusal) = error.kind() else { return None };
     let precondition = *refusal.kind() == AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED);

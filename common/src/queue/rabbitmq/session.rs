@@ -27,7 +27,7 @@ pub(super) struct Session {
 #[derive(Default)]
 struct Settled {
     tags: Tags,
-    /// Settlements are on their way to the socket.
+    /// Settlements are being written to the socket.
     sending: bool,
 }
 
@@ -89,7 +89,7 @@ impl Session {
         Ok(())
     }
 
-    /// Everything that was settled is on its way to the broker.
+    /// Waits until everything that was settled is sent to the broker.
     pub(super) async fn flush(&self) {
         loop {
             let sent = self.sent.notified();
@@ -159,8 +159,8 @@ impl Session {
     }
 }
 
-/// Sends settlements to the broker for as long as the channel is open. While some are on their way, others gather: the busier
-/// the queue, the more acks go in one.
+/// Sends settlements to the broker for as long as the channel is open. While some are being written, others gather: the
+/// busier the queue, the more acks go in one.
 async fn send_settlements(session: Arc<Session>, live: Live, view: View) {
     loop {
         tokio::select! {

@@ -139,7 +139,7 @@ impl Topology {
             ("x-delivery-limit", AMQPValue::LongLongInt(self.returns)),
             ("x-dead-letter-exchange", text("")),
             ("x-dead-letter-routing-key", text(self.dead.as_str())),
-            // Without it a dead letter may be lost on its way; it needs the other.
+            // Without it a dead letter may be lost in transit; it needs the other.
             ("x-dead-letter-strategy", text("at-least-once")),
             ("x-overflow", text("reject-publish")),
         ])

@@ -40,7 +40,7 @@ use crate::upkeep::reconcile::Reconciler;
 use store::sqlite::SqliteStore;
 use store::{FeedRef, Store};
 
-/// A scheduler without loops: each step is taken by hand.
+/// A scheduler without loops: the test runs each step.
 struct Fleet {
     ops: Arc<Ops>,
     dispatcher: Dispatcher,

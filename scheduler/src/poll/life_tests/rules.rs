@@ -48,7 +48,7 @@ async fn a_feed_that_was_planned_before_its_host_got_an_interval_is_planned_anew
     let due = feed.next_due.unwrap();
     assert!(due >= polled.after(interval) && due <= polled.after(interval.mul_f64(1.1)), "{}", due);
     assert_eq!(fleet.ops.store.jobs_for(&[id]).await.unwrap()[0].category, Category::F);
-    // A person's wish is heard all the same.
+    // A person's refresh is honoured nevertheless.
     fleet.ops.wake(&[id]).await.unwrap();
     assert_eq!(fleet.dispatched_ids().await, [id]);
 }

@@ -89,7 +89,7 @@ pub(crate) async fn consumers_get_what_their_filters_let_through(backend: &dyn B
     assert_eq!(shared, 3, "each feed is in one part");
 }
 
-/// A rare match lies behind more lines than a call looks at.
+/// A rare match comes after more lines than a call looks at.
 pub(crate) async fn a_page_looks_at_so_many_and_goes_on_where_it_ended(backend: &dyn Backend) {
     let store = backend.open().await;
     let [one, two] = [add(&*store, "https://a.org/").await, add(&*store, "https://b.org/").await];

@@ -2,9 +2,9 @@
 //!
 //! The rows are looked at without being locked. The first statement that writes is the feeds' own update, which takes
 //! only rows that are as they were then, and holds them: from there on this transaction alone writes what belongs to
-//! these feeds. Then come documents, older forms of entries and holds; last the numbers of events are taken, and what
-//! bears them is written. So no transaction waits for the numbers longer than it takes to write entries and events. A
-//! reader sees all of it or nothing.
+//! these feeds. Then come documents, older forms of entries and holds; last the numbers of events are taken, and the
+//! rows with these numbers are written. So no transaction waits for the numbers longer than it takes to write entries
+//! and events. A reader sees all of it or nothing.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Refuses a proxy that gives each transaction another session.
 //!
-//! Settings, locks and prepared statements of one connection would belong to another one's transactions: reads would find the
-//! wrong schema, or none. Such a proxy gives a session that one connection has just used to the next one that asks, although the
-//! first is still open; a server never does.
+//! Settings, locks and prepared statements of one connection would belong to another one's transactions: reads would
+//! find the wrong schema, or none. Such a proxy gives a session that one connection has just used to the next
+//! connection, although the first is still open; a server never does.
 
 use std::time::Duration;
 

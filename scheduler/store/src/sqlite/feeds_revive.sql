@@ -1,6 +1,6 @@
--- Known feeds that are not polled any more get one try, but never before the end of a hold: what a person took out by any wish,
--- the others when a person adds them one by one, so that no list that is sent every night asks them every night. Their memory
--- stays, so that one more failure ends it again.
+-- Known feeds that are not polled any more get one try, but never before the end of a hold: what a person took out by
+-- any wish, the others when a person adds them one by one, so that a list that is sent every night does not poll them
+-- every night. Their memory stays, so that one more failure ends it again.
 UPDATE feeds
 SET status   = 'active',
     version  = version + 1,

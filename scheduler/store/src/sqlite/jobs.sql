@@ -5,5 +5,5 @@ SELECT id, version, url, sealed, category,
     calm, detour, by_hand, archive
 FROM feeds
 WHERE id IN (SELECT value FROM json_each(?1))
-    -- A feed that was retired is polled once if a ping asks for it.
+    -- A feed that was retired is polled once after a ping.
     AND (status = 'active' OR wake_at IS NOT NULL AND status IN ('blacklisted', 'gone'))

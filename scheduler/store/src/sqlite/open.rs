@@ -15,8 +15,8 @@ use crate::error::{NOT_A_DATABASE, sqlite_code};
 
 /// Connections that read. Each may use its own thread and [`READER_CACHE`].
 const READERS: u32 = 4;
-/// Page cache of the writer and of each reader: memory is bounded whatever the size of the database. KiB, negative as SQLite
-/// wants it.
+/// Page cache of the writer and of each reader: memory is bounded whatever the size of the database. KiB, negative as
+/// SQLite requires.
 const WRITER_CACHE: &str = "-16384";
 const READER_CACHE: &str = "-8192";
 /// Rows that a connection's thread may be ahead of their reader: the default of 50 makes the two wait for each other.

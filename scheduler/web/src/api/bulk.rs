@@ -31,7 +31,7 @@ pub(crate) const MAX_LINES: usize = 10_000;
 const BATCH: usize = 500;
 const JSON_LINES: &str = "application/x-ndjson";
 
-/// What one line wants.
+/// The request of one line.
 struct Wish {
     target: Target,
     body: FeedBody,
@@ -183,7 +183,7 @@ async fn set_fields(api: &Api, found: Vec<Result<(Added, FeedBody), ApiError>>) 
     Ok(answers)
 }
 
-/// Adds a line's fields to what earlier lines want of the same feed; returns whether they change anything.
+/// Adds a line's fields to the requests of earlier lines for the same feed; returns whether they change anything.
 fn lay_over(api: &Api, before: &Feed, edit: &mut EditFeed, body: FeedBody) -> Result<bool, ApiError> {
     let so_far = edit.audience.map_or(before.audience, |edit| edit.over(before.audience));
     let calm_so_far = edit.calm.as_deref().unwrap_or(&before.calm);

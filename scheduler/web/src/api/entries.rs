@@ -1,4 +1,4 @@
-//! Entries, in the order in which they were stored: a reader remembers the last `seq` and asks for what came after it.
+//! Entries, in the order in which they were stored: a reader remembers the last `seq` and requests what came after it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

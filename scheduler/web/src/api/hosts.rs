@@ -22,7 +22,7 @@ use scheduler::ops::hosts::RuleChange;
 use scheduler::wire::{HostView, List, RULE_DURATIONS};
 use store::{HostOrders, HostQuery};
 
-/// A rule in a request: the keys of a `[[host_rule]]`, with durations in seconds. Null is as good as absent.
+/// A rule in a request: the keys of a `[[host_rule]]`, with durations in seconds. Null means the same as absent.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub(crate) struct RuleBody(HostRule);
@@ -166,7 +166,7 @@ pub(crate) async fn unblock(State(api): State<Api>, PathHost(host): PathHost) ->
     show(State(api), PathHost(host)).await
 }
 
-/// A rule speaks of a name at all of its ports, and of all names below.
+/// A rule covers a name at all of its ports, and all names below.
 fn rule_domain(host: &HostName) -> Result<String, ApiError> {
     match host {
         HostName::Name(name) => Ok(name.clone()),

@@ -1,4 +1,4 @@
-//! The WebSub hub: `POST /hub`. Refusals are texts, as the specification wants them (WebSub, section 5.1).
+//! The WebSub hub: `POST /hub`. Refusals are texts, as the specification requires (WebSub, section 5.1).
 
 use axum::Form;
 use axum::extract::{Extension, FromRequest, Request};

@@ -1,4 +1,4 @@
-//! The HTTP API: what operators, scripts and the command line ask of a fleet, under `/api/v1`, and health and metrics
+//! The HTTP API: the operations for operators, scripts and the command line, under `/api/v1`, and health and metrics
 //! beside it.
 //!
 //! Handlers translate: they read a request strictly, call [`Ops`](scheduler::ops::Ops) or the store, and answer with a shape

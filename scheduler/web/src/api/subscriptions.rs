@@ -1,4 +1,4 @@
-//! Subscriptions: targets that events are sent to, and how deliveries went.
+//! Subscriptions: targets that events are sent to, and the outcomes of deliveries.
 
 use std::time::Duration;
 

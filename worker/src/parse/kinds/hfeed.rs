@@ -18,7 +18,7 @@ use crate::parse::text::escaped;
 
 /// What the tree of one page may cost: several times what the largest honest pages do.
 const LIMITS: TreeLimits = TreeLimits { max_nodes: 200_000, max_depth: 400, max_bytes: 8_000_000, deadline: None };
-/// Longest page that is read, in bytes: what is not kept of it costs time all the same.
+/// Longest page that is read, in bytes: parts that are not kept cost time too.
 const MAX_PAGE_BYTES: usize = 8_000_000;
 /// Longest name and address of an author, in bytes: a page's own are repeated in every entry.
 const MAX_AUTHOR_BYTES: usize = 1024;

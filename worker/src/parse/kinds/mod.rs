@@ -1,8 +1,8 @@
 //! Feeds that are neither XML nor JSON Feed: pages with microformats, and what social networks answer.
 //!
-//! Each reader finds its own kind in a document that was decoded already, and hands on [`Posts`]; what is common to all
-//! kinds of feed (ids, limits, absolute links) is done where the other readers' drafts go. Nothing is fetched here: where
-//! a document only says where its posts are, [`Lead`] says so.
+//! Each reader finds its own kind in a document that was decoded already, and returns [`Posts`]; what is common to all
+//! kinds of feed (ids, limits, absolute links) is done where the other readers' drafts go. Nothing is fetched here:
+//! where a document only says where its posts are, [`Lead`] says so.
 
 pub(super) mod activity;
 mod atproto;

@@ -1,4 +1,4 @@
-//! What the readers of these kinds hand on, and what they share.
+//! What the readers of these kinds return, and what they share.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The second try for JSON: what generators that write JSON by hand get wrong.
+//! The second try for JSON: the mistakes of generators without a JSON library.
 //!
 //! Repairs raw control characters inside of strings, halves of surrogate pairs, commas before a closing bracket, and a
 //! document that ends too early: whole items are kept.

@@ -1,7 +1,7 @@
 //! What one document may hold: the limits that are checked while it is read.
 //!
-//! The reader does not recurse and keeps nothing of what it does not understand, so that nesting and numbers cannot hurt
-//! it; what is beyond these limits is refused all the same, because no publisher means it.
+//! The reader does not recurse and keeps nothing of what it does not understand, so that nesting and numbers cannot
+//! hurt it; what is beyond these limits is refused nevertheless, because no publisher means it.
 
 use quick_xml::events::BytesStart;
 

@@ -113,7 +113,7 @@ impl Bench {
         self.fetch_traced(job).await.0
     }
 
-    /// The same, with what went over the wire.
+    /// The same, with what was sent and received.
     pub(crate) async fn fetch_traced(&self, job: &FetchJob) -> (Fetched, Vec<Exchange>) {
         let permit = self.permit(job).await;
         let deadline = SystemClock.now().after(self.config.timeout);

@@ -182,7 +182,8 @@ async fn a_throttled_fetch_ends_in_one_report_and_one_hold_whichever_call_fails(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_of_the_gate_that_are_lost_again_and_again_quarantine_nobody() {
-    // The first call asks for rules, the second checks the clock, the third acquires; after a loss the gate is checked again.
+    // The first call reads the rules, the second checks the clock, the third acquires; after a loss the gate is checked
+    // again.
     for lost in 2..12 {
         let world = World::start().await;
         world.origin.set("/feed", Script::feed(Feed::rss()));

@@ -133,7 +133,7 @@ async fn p37_a_redirect_from_https_to_http_is_followed_but_is_no_move() {
 
 type Answer = Result<http::Response<http_body_util::Full<bytes::Bytes>>, std::convert::Infallible>;
 
-/// A server that speaks nothing but HTTP/2 and always answers the same feed.
+/// A server that speaks only HTTP/2 and always returns the same feed.
 async fn http2_server(mut config: ServerConfig) -> u16 {
     config.alpn_protocols = vec![b"h2".to_vec()];
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -37,8 +37,8 @@ impl Cluster {
         }
     }
 
-    /// Takes the leader away and returns it, with the time from then until the others have elected another one, and from
-    /// there until an item went round.
+    /// Takes the leader away and returns it, with the time from then until the others have elected another one, and
+    /// from there until a published item was received.
     async fn lose_leader(&self, signal: &str) -> (&'static str, Duration, Duration) {
         let lost = self.leader(NODES[0]).await;
         let other = NODES.into_iter().find(|node| *node != lost).unwrap();
@@ -50,7 +50,7 @@ impl Cluster {
                 begun.elapsed()
             },
             async {
-                // What was on its way may still be confirmed.
+                // What was in flight may still be confirmed.
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 self.traffic.next_round().await;
                 begun.elapsed()

@@ -116,7 +116,7 @@ async fn while_one_pauses_another_gets_what_was_sent_to_it_ahead_and_what_it_giv
     }
     seen.sort_unstable();
     assert_eq!(seen, (1..10).collect::<Vec<_>>());
-    // It receives again, while a message from before is still in its hands.
+    // It receives again, while an earlier message is still unacknowledged.
     broker.close().await;
     queue.publish(&[job(10)]).await.unwrap();
     let next = queue.receive().await.unwrap();

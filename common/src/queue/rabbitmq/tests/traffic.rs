@@ -12,7 +12,7 @@ use crate::report::FetchReport;
 /// How long anything may take: far beyond what a loaded machine needs.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Items that went round.
+/// Items that were published and received.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) confirmed: HashSet<i64>,
