@@ -41,7 +41,7 @@ fn read_bytes(bytes: &[u8]) -> anyhow::Result<Vec<Subscription>> {
     if text.trim_start().starts_with('<') { opml::read(&text).map_err(anyhow::Error::msg) } else { Ok(list(&text)) }
 }
 
-/// A URL a line; empty lines and those that begin with `#` are none.
+/// Reads one URL per line; skips empty lines and those that begin with `#`.
 fn list(text: &str) -> Vec<Subscription> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     let named = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));

@@ -4,7 +4,7 @@ use common::input;
 use common::secrets::{Login, SplitLoginError};
 use common::url::FeedUrl;
 
-/// Reads the URL of a feed or page; what is none without `https://` in front of it is tried with it.
+/// Reads the URL of a feed or page; a text that is not a URL is tried again with `https://` in front.
 ///
 /// # Errors
 /// Those of [`input::feed`] for the text as it was typed.

@@ -47,7 +47,7 @@ impl KnownEntries {
     /// Returns the list after these entries were pushed.
     pub fn after_push(&self, pushed: impl IntoIterator<Item = Fingerprint>) -> Self {
         let mut list: Vec<Fingerprint> = pushed.into_iter().filter(|new| !self.list.contains(new)).collect();
-        // One place is the mark's.
+        // One place is for the mark.
         list.truncate(Self::LIMIT - 1);
         let pushed = (list.len() + self.pushed).min(Self::LIMIT - 1);
         list.extend(&self.list);

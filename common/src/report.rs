@@ -77,8 +77,8 @@ pub struct FetchReport {
     /// shows an actor to known readers only, or answered a signed one with activities.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wants_signature: bool,
-    /// The permanent URL of what was read, by the document's own word: an actor's own one of its page, an account's by its
-    /// identifier in place of its handle.
+    /// The permanent URL of what was read, as the document itself says: an actor's own one of its page, an account's by
+    /// its identifier in place of its handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permanent_url: Option<FeedUrl>,
     /// The report is about a hub's delivery ([`crate::job::FetchJob::pushed`]), not about a poll: the feed's state and

@@ -36,7 +36,7 @@ pub(crate) struct Options {
     /// How many rounds.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Fetches at once, on all sides but the cluster's, whose workers have 256 places each.
+    /// Fetches at once, on all sides but the cluster's, whose workers have 256 slots each.
     #[arg(long, default_value_t = 128)]
     concurrency: usize,
     /// Every poll opens a connection, because the origin closes each.

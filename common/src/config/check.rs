@@ -17,7 +17,7 @@ use crate::secrets::{SecretsConfig, key_bytes};
 /// Shortest API token, in characters: a random one of this length cannot be guessed.
 const MIN_TOKEN_LENGTH: usize = 16;
 
-/// Most requests in flight at one host: the gate reads all of a host's places for each request.
+/// Most requests in flight at one host: the gate reads all of a host's slots for each request.
 const MOST_PARALLEL: u32 = 1_000;
 
 /// Most requests to subscribers in flight: each holds a request's body in memory, and needs a file descriptor.

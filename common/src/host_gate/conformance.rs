@@ -256,7 +256,7 @@ cases! {
         opened(gate).await;
         let limits = HostLimits { parallel: 2, ..LIMITS };
         assert_eq!(reserve(gate, limits, 0).await, Err(at(5_000)));
-        // The block itself does not take a place either, and ends automatically.
+        // The block itself does not take a slot either, and ends automatically.
         reserve(gate, limits, 5_000).await.unwrap();
         reserve(gate, limits, 6_000).await.unwrap();
         assert!(reserve(gate, limits, 7_000).await.is_err());

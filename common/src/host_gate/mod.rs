@@ -53,7 +53,7 @@ pub struct ReserveRequest {
 /// The answer to a [`ReserveRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reservation {
-    /// A place.
+    /// A slot.
     Ticket(Ticket),
     /// None before this time.
     Refused {
@@ -69,7 +69,7 @@ pub struct AcquireRequest {
     pub host: HostKey,
     /// Its pace.
     pub limits: HostLimits,
-    /// The place reserved, redeemed by this call whatever the answer.
+    /// The reserved slot, redeemed by this call whatever the answer.
     pub ticket: Ticket,
     /// Which feed.
     pub feed: FeedId,
@@ -228,7 +228,7 @@ pub enum GateError {
 /// See the module's page for what an implementation guarantees.
 #[async_trait]
 pub trait HostGate: GateUpkeep {
-    /// Reserves a place for each request, in order; one answer each.
+    /// Reserves a slot for each request, in order; returns one answer each.
     async fn reserve(&self, requests: &[ReserveRequest], now: Timestamp) -> Result<Vec<Reservation>, GateError>;
 
     /// Redeems a ticket and starts a request. Re-checks gap and hold without charging the host twice.
@@ -236,8 +236,8 @@ pub trait HostGate: GateUpkeep {
     async fn acquire(&self, request: &AcquireRequest, now: Timestamp) -> Result<Acquired, GateError>;
 
     /// Starts a request that has no ticket: a redirect hop, discovery, a single fetch. `Err(until)` inside when it must
-    /// wait. `during` is the permit under which the caller works already: at its own host the hop takes that permit's
-    /// place, so that only the gap and the hold are checked.
+    /// wait. `during` is the permit under which the caller works already: at its own host the hop uses that permit's
+    /// slot, so that only the gap and the hold are checked.
     async fn acquire_extra(
         &self,
         request: &ExtraRequest<'_>,

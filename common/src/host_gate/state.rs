@@ -46,7 +46,7 @@ pub struct Host {
     pub held_until: Timestamp,
     /// Nothing starts before, by an operator's word.
     pub blocked_until: Timestamp,
-    /// Places that were not redeemed yet.
+    /// Slots that were not redeemed yet.
     pub tickets: Vec<(Ticket, Timestamp)>,
     /// Requests in progress, by nonce.
     pub flights: Vec<(u64, Timestamp)>,

@@ -25,8 +25,8 @@ const MOST_GROWTH: u32 = 6;
 /// On a busy machine, caches and clock rates differ from one measurement to the next. What is quadratic fails each time.
 const ROUNDS: usize = 8;
 
-/// Fails unless reading four times the input takes about four times the processor time. `make` makes an input of about so
-/// many bytes; those that are read quickly are made larger until their time can be measured.
+/// Fails unless reading four times the input takes about four times the processor time. `make` makes an input of about
+/// that number of bytes; those that are read quickly are made larger until their time can be measured.
 pub fn assert_linear(name: &str, make: impl Fn(usize) -> String, read: impl Fn(&str)) {
     let measured = |bytes: usize, times: u32| {
         let input = make(bytes);

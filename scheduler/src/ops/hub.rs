@@ -25,7 +25,8 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(600);
 /// First requests without a token that may wait for their confirmation at once: in all, and of callbacks on one host.
 const MOST_UNCONFIRMED: usize = 500;
 const MOST_UNCONFIRMED_PER_HOST: usize = 50;
-/// How long a feed that the hub added stays although no subscription names it: the one that it was added for is about to.
+/// How long a feed that the hub added stays although no subscription names it: the subscription that it was added for
+/// will name it soon.
 pub(crate) const YOUNG: Duration = Duration::from_secs(10);
 /// Feeds that callers without a token may have added within that time. None is released earlier, so that all are counted.
 const ADDED_WITHIN: u64 = 10;

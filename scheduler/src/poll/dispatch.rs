@@ -1,9 +1,9 @@
 //! From due to job: steps 1 to 3 of a feed's life.
 //!
-//! A round claims what is due, corrects what the schedule had wrong, reserves a place at each feed's host, parks the
+//! A round claims what is due, corrects what the schedule had wrong, reserves a slot at each feed's host, parks the
 //! feeds of busy hosts, and publishes jobs for the rest. It fetches nothing and decides nothing about due times. Any
-//! number of dispatchers may run at once; a round that dies half way is repaired by the leases of what it claimed: a short
-//! one until a job is in the queue, and only then one for the job and its fetch.
+//! number of dispatchers may run at once; a round that dies half way is repaired by the leases of what it claimed: a
+//! short one until a job is in the queue, and only then one for the job and its fetch.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Follows feeds that turn out to be somewhere else: pages in place of feeds, and permanent redirects of feeds that are well.
-//! When a redirect is believed is the policy's business ([`move_is_settled`]).
+//! Follows feeds that turn out to be somewhere else: pages in place of feeds, and permanent redirects of feeds that are
+//! well. The policy decides when a redirect is believed ([`move_is_settled`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -46,7 +46,7 @@ pub(crate) fn slot(rules: &HostRules, feed: &Feed, due_at: Timestamp) -> Slot {
     Slot { feed: feed.id, due_at, band: Band::of(category(&subject(rules, feed)), woken) }
 }
 
-/// A feed's place in the schedule by the store's word.
+/// Returns a feed's place in the schedule as the store has it.
 pub(crate) fn placement_slot(place: &Placement) -> Slot {
     Slot { feed: place.id, due_at: place.due, band: Band::of(place.category, place.wake) }
 }

@@ -41,7 +41,7 @@ pub(super) enum Answer {
     Later(Timestamp),
 }
 
-/// A request before it has a place to go to.
+/// A request before its target is known.
 struct Call {
     media_type: &'static str,
     body: Vec<u8>,

@@ -1,8 +1,8 @@
 //! Runs requeues: takes the next step of each, and updates the schedule for the feeds that it woke.
 //!
-//! Every scheduler does it; the store lets one of them take a step. Steps are remembered in the transaction that wakes their
-//! feeds, so that when a scheduler dies, another continues where it stopped. A woken feed that the schedule did not hear of is found by
-//! reconcile. Hosts' gaps and holds are kept by dispatch, as for every other poll.
+//! Every scheduler does it; the store lets one of them take a step. Steps are remembered in the transaction that wakes
+//! their feeds, so that when a scheduler dies, another continues where it stopped. Reconcile finds a woken feed that
+//! the schedule does not know of. Hosts' gaps and holds are kept by dispatch, as for every other poll.
 
 use std::sync::Arc;
 use std::time::Duration;

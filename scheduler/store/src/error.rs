@@ -39,7 +39,7 @@ pub enum StoreError {
     /// The database's clock and ours differ: due times would have different meanings.
     #[error("the store's database cannot be used")]
     Clock(#[source] ClocksDiffer),
-    /// The place of the database cannot be used.
+    /// The folder of the database cannot be used.
     #[error("the store cannot use {path}; it needs a folder that it may write to")]
     Unusable {
         /// The file or folder.
@@ -60,7 +60,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The store's URL is none that this program knows.
+    /// The store's URL is not of a kind that this program knows.
     #[error("'{url}' is not a store; write sqlite://FOLDER/feedfleet.db, or sqlite::memory: to keep nothing")]
     Url {
         /// As it was given.

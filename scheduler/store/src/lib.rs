@@ -253,7 +253,7 @@ pub enum Applied {
     },
 }
 
-/// A feed's place in the schedule by the store's word.
+/// A feed's place in the schedule as the store has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placement {
     /// Which feed.

@@ -1,5 +1,5 @@
 -- Starts a request without a ticket at the host KEYS[3]. ARGV[4..]: gap, burst, parallel, deadline, nonce, and '1' if
--- the caller works at this host already, so that its place there serves, and when the caller gives up waiting. Returns
+-- the caller works at this host already, so that its slot there is used, and when the caller gives up waiting. Returns
 -- 0 or when to try again.
 local gap, burst, parallel = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local deadline, nonce, own_place = tonumber(ARGV[7]), ARGV[8], ARGV[9] == '1'

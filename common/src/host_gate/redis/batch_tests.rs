@@ -18,7 +18,7 @@ fn host(number: i64) -> HostKey {
     HostKey::new(&format!("host-{number}.example:80"))
 }
 
-/// A gate that is open, with a place at each of many hosts.
+/// Returns an open gate, with a slot at each of many hosts.
 async fn reserved(private: &PrivateServer) -> (RedisGate, Vec<AcquireRequest>) {
     let gate = RedisGate::new(private.client("batches"), Duration::ZERO);
     gate.open_new(now()).await.unwrap();

@@ -1,7 +1,7 @@
 //! The gate of a cluster, in Redis: each question is one Lua script, and so one step for all processes. Starts and releases that come
 //! while the server is busy with earlier ones share a script (`batch`).
 //!
-//! What is kept: a packed record a host (arrival times, hold, outstanding places) and a feed (token, reported version,
+//! What is kept: a packed record a host (arrival times, hold, outstanding slots) and a feed (token, reported version,
 //! starts without a report), each with an expiry, so that memory follows the hosts and feeds that are active; the mark
 //! of an open gate, which names the run of the server's process, so that a dump or a restart never restores a mark, and
 //! the gate's generation, so that a server that was away while another one was the gate is detected. All keys begin

@@ -92,7 +92,7 @@ impl Seen {
         self.starts.lock().unwrap().push((asked, at));
         let mut flying = self.flying.lock().unwrap();
         flying.push(at);
-        // One that a stall kept beyond its deadline has lost its place.
+        // A request that a stall kept beyond its deadline has lost its slot.
         let alive = flying.iter().filter(|start| start.after(self.fetch) > at).count();
         self.most.fetch_max(alive, Ordering::SeqCst);
     }

@@ -1,9 +1,9 @@
 //! The queue of a cluster: RabbitMQ quorum queues, 3.10 or newer.
 //!
-//! Each process has two connections, so that a broker that takes no messages still takes acks, and one more where events are
-//! relayed, whose trouble is none of the queues'. Each is kept up by a
-//! supervisor of ours (`link`); schedulers declare the queues whenever they open a channel, workers never do (`topology`); publishers wait each
-//! for its own confirmation (`publisher`); what arrived is acked in rows (`tags`).
+//! Each process has two connections, so that a broker that takes no messages still takes acks, and one more where
+//! events are relayed, whose failures do not affect the queues. Each is kept up by a supervisor of ours (`link`);
+//! schedulers declare the queues whenever they open a channel, workers never do (`topology`); publishers wait each for
+//! its own confirmation (`publisher`); what arrived is acked in rows (`tags`).
 //!
 //! Beyond what the seam says: `receive` waits for a broker that is away, `publish` does so within its time limit,
 //! `depth` and `check` fail at once. Messages that other processes have received are not in `depth`: a broker does not
