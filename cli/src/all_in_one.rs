@@ -121,7 +121,7 @@ pub(crate) struct Work {
 }
 
 impl Fleet {
-    /// A fleet over what the configuration names, its schedule filled; nothing is polled yet.
+    /// Opens a fleet over the backends that the configuration names, its schedule filled; nothing is polled yet.
     pub(crate) async fn open(config: Arc<Config>) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(Metrics::new());
@@ -220,7 +220,7 @@ pub(crate) async fn run_loops(
     Ok(())
 }
 
-/// The API's listener.
+/// Returns the API's listener.
 pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
         let advice = "name another address with --listen, such as 127.0.0.1:0";

@@ -59,7 +59,7 @@ fn calm(text: &str) -> Result<Calm, String> {
 }
 
 impl AudienceArgs {
-    /// The fields that were given, as the API reads them.
+    /// Returns the fields that were given, as the API reads them.
     pub(crate) fn to_json(&self) -> Map<String, Value> {
         let fields = [
             ("subscribers", self.subscribers.map(Value::from)),

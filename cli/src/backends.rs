@@ -44,7 +44,7 @@ const REPORT_BYTES: usize = 16 << 20;
 /// Messages of reports that a scheduler holds: about two transactions.
 const REPORT_MESSAGES: u16 = 64;
 
-/// The store that `store.url` names, its schema up to date.
+/// Returns the store that `store.url` names, its schema up to date.
 pub(crate) async fn store(config: &Config) -> Result<Arc<dyn Store>, StoreError> {
     let url = &config.store.url;
     Ok(match url.starts_with("sqlite:") {
@@ -53,7 +53,7 @@ pub(crate) async fn store(config: &Config) -> Result<Arc<dyn Store>, StoreError>
     })
 }
 
-/// The schedule that `schedule.url` names.
+/// Returns the schedule that `schedule.url` names.
 pub(crate) fn schedule(config: &Config) -> anyhow::Result<Arc<dyn Schedule>> {
     let schedule = &config.schedule;
     if schedule.url == "memory:" {
@@ -80,7 +80,8 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// What the configuration names; a worker has no `store`, and declares no queue. Servers that are away are connected to when they come.
+    /// Opens the backends that the configuration names; a worker has no `store`, and declares no queue. Servers that
+    /// are away are connected to when they come.
     pub(crate) async fn open(
         config: &Config,
         metrics: &Metrics,
@@ -101,7 +102,7 @@ impl Links {
         Ok(links)
     }
 
-    /// Why these cannot be used now, if they cannot.
+    /// Fails with the reason if these cannot be used now.
     pub(crate) async fn check(&self, clock: &dyn Clock) -> Result<(), String> {
         self.gate
             .check_whole(clock)
@@ -111,7 +112,7 @@ impl Links {
         self.reports.check().await.map_err(|error| format!("the queue of reports is not usable: {}", causes(&error)))
     }
 
-    /// What passes events on to the exchange, where there is a broker.
+    /// Returns the relay of events to the exchange, where there is a broker.
     pub(crate) fn relay(
         &self,
         store: &Arc<dyn Store>,
@@ -175,14 +176,14 @@ async fn embedded_gate(
     Ok(Arc::new(gate))
 }
 
-/// What makes requests, as the configuration says.
+/// Returns the fetcher that the configuration describes.
 pub(crate) fn fetcher(config: &Config, rules: &HostRules) -> anyhow::Result<Fetcher> {
     let bot_key = BotKey::of(config)?.map(Arc::new);
     let setup = FetchSetup { bot_key, concurrency: Some(config.worker.concurrency), ..FetchSetup::default() };
     Ok(Fetcher::with_setup(&config.fetch, rules, &setup)?)
 }
 
-/// What sends requests to the targets of subscriptions, with a worker's client.
+/// Returns the sender of requests to the targets of subscriptions, with a worker's client.
 pub(crate) fn sender(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<Sender> {
     let poster = Poster::new(&config.fetch, &config.delivery, &FetchSetup::default(), Arc::clone(clock))?;
     let poster = Arc::new(poster);
@@ -196,7 +197,7 @@ pub(crate) fn sender(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<
     })
 }
 
-/// What works one job, over a gate.
+/// Returns the worker's poller, over a gate.
 pub(crate) fn poller(
     config: &Arc<Config>,
     metrics: &Arc<Metrics>,

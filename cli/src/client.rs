@@ -87,7 +87,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// The fleet that the flags name; nothing is sent yet.
+    /// Returns the fleet that the flags name; nothing is sent yet.
     pub(crate) fn new(args: &ClientArgs) -> anyhow::Result<Self> {
         let server = Url::parse(&args.server).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let wrong = || Usage(format!("--server cannot be '{}'; such as http://127.0.0.1:7878", args.server));
@@ -106,13 +106,13 @@ impl Client {
         Ok(Client { http, server, token })
     }
 
-    /// What the fleet answers to `GET /api/v1{path}`.
+    /// Returns what the fleet answers to `GET /api/v1{path}`.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {
         let (_, answer) = self.send(Method::GET, path, query, None).await?;
         self.read(answer)
     }
 
-    /// What the fleet answers to `GET /api/v1{path}` with a list, where a stream would be another answer.
+    /// Returns what the fleet answers to `GET /api/v1{path}` with a list, where a stream would be another answer.
     pub(crate) async fn list<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {
         let request = self.request(Method::GET, path, query).header(ACCEPT, "application/json");
         let (status, bytes) = self.answer(request).await?;
@@ -129,7 +129,7 @@ impl Client {
         Ok(request.send().await.map_err(|error| self.unreachable(error))?.error_for_status()?)
     }
 
-    /// What a role says at `path`, outside of the API: its words, whether they are good, and nothing else.
+    /// Returns what a role says at `path`, outside of the API: its words, whether they are good, and nothing else.
     pub(crate) async fn ask(&self, path: &str) -> anyhow::Result<(StatusCode, String)> {
         let mut url = self.server.clone();
         url.set_path(&format!("{}{path}", self.server.path().trim_end_matches('/')));
@@ -139,7 +139,7 @@ impl Client {
         Ok((status, words.trim().to_owned()))
     }
 
-    /// What the fleet answers to a change.
+    /// Returns what the fleet answers to a change.
     pub(crate) async fn change<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -150,7 +150,7 @@ impl Client {
         self.read(answer)
     }
 
-    /// The fleet's response to a ping, which is not part of its API: it needs no token.
+    /// Returns the fleet's response to a ping, which is not part of its API: it needs no token.
     pub(crate) async fn ping(&self, url: &str) -> anyhow::Result<Value> {
         let request = self.request_at(Method::POST, "/ping", &[]).header(CONTENT_TYPE, "application/json");
         let (status, bytes) = self.answer(request.body(json!({ "url": url }).to_string())).await?;
@@ -158,7 +158,7 @@ impl Client {
         if status.is_success() { Ok(answer) } else { Err(self.refusal(status, answer)) }
     }
 
-    /// What the fleet answers to JSON lines, line by line.
+    /// Returns what the fleet answers to JSON lines, line by line.
     pub(crate) async fn lines<T: DeserializeOwned>(&self, path: &str, body: String) -> anyhow::Result<Vec<T>> {
         let request = self.request(Method::POST, path, &[]).header(CONTENT_TYPE, "application/x-ndjson").body(body);
         let (status, bytes) = self.answer(request).await?;
@@ -174,7 +174,7 @@ impl Client {
             .with_context(|| format!("{} does not answer as a fleet of this version does", self.server))
     }
 
-    /// The feed that a person means: an id or a URL.
+    /// Returns the feed that a person means: an id or a URL.
     pub(crate) async fn find(&self, feed: &str) -> anyhow::Result<FeedId> {
         if let Ok(id) = feed.parse() {
             return Ok(FeedId(id));
@@ -239,7 +239,7 @@ impl Client {
         Ok((status, bytes.to_vec()))
     }
 
-    /// What an answer of this status says, if it is a fleet's.
+    /// Returns what an answer of this status says, if it is a fleet's.
     fn refusal(&self, status: StatusCode, answer: Value) -> anyhow::Error {
         let Some(said) = answer["error"].as_str() else {
             return anyhow!("{} is not a feedfleet scheduler: it answered {status}", self.server);

@@ -96,7 +96,7 @@ fn reload_text(reloaded: &ReloadView) -> String {
     text
 }
 
-/// The versions, then `key = value`, a line each.
+/// Returns the versions, then `key = value`, a line each.
 fn in_force(view: &ConfigView, now: Timestamp) -> String {
     let version = match (view.version, &view.hash, view.accepted, &view.accepted_by) {
         (Some(version), Some(hash), Some(at), Some(by)) => {
@@ -139,7 +139,7 @@ fn lines(key: &str, value: &serde_json::Value, text: &mut String) {
 pub(crate) const ONE_SHARD: &str = "schedule.shards is 1: the whole schedule is on one master of the Redis Cluster, and is lost with it; \
     set it to 16 (docs/operations.md#redis-cluster)";
 
-/// What is accepted but should be changed.
+/// Returns what is accepted but should be changed.
 fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     if config.fetch.user_agent_url.is_empty() {

@@ -17,8 +17,9 @@ const LEAST_API: usize = 64;
 /// Requests to subscribers that always fit.
 const LEAST_DELIVERIES: usize = 16;
 
-/// The configuration as this process, which fetches, can serve it. Raises the soft limit as far as needed and allowed; keeps
-/// fewer idle connections and takes fewer callers if that is not enough; refuses when even the fetches do not fit.
+/// Returns the configuration as this process, which fetches, can serve it. Raises the soft limit as far as needed and
+/// allowed; keeps fewer idle connections and takes fewer callers if that is not enough; refuses when even the fetches
+/// do not fit.
 pub(crate) fn fit(mut config: Config) -> anyhow::Result<Config> {
     let concurrency = config.worker.concurrency as u64;
     let busy = OTHERS + concurrency.saturating_mul(PER_FETCH);
@@ -56,7 +57,7 @@ pub(crate) fn fit(mut config: Config) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// The configuration as a scheduler, which fetches nothing, can serve it.
+/// Returns the configuration as a scheduler, which fetches nothing, can serve it.
 pub(crate) fn fit_scheduler(mut config: Config) -> anyhow::Result<Config> {
     let needed = OTHERS + more_than_least(&config) + more_deliveries(&config);
     let allowed = raise(needed);

@@ -74,7 +74,7 @@ fn read(file: &str) -> Result<Vec<u8>, Usage> {
     Ok(bytes)
 }
 
-/// The feeds of the page at this URL; a URL that is a feed itself announces itself.
+/// Returns the feeds of the page at this URL; a URL that is a feed itself announces itself.
 async fn of_url(config: &Config, url: FeedUrl, login: Option<&Login>) -> anyhow::Result<Vec<AnnouncedFeed>> {
     let waiting = Waiting::new(format!("reading {url}"));
     let fetched = single::fetch(config, (url, login), Validators::default(), 1, single::NEW);

@@ -140,17 +140,17 @@ impl Reading {
         Ok(())
     }
 
-    /// The last number that was looked at.
+    /// Returns the last number that was looked at.
     pub(crate) fn after(&self) -> i64 {
         self.after
     }
 
-    /// The store's epoch, once it has answered.
+    /// Returns the store's epoch, once it has answered.
     pub(crate) fn epoch(&self) -> Option<String> {
         self.epoch.clone()
     }
 
-    /// The next items, and whether there may be more at once.
+    /// Returns the next items, and whether there may be more at once.
     pub(crate) async fn next<T: DeserializeOwned>(&mut self, wanted: u64) -> anyhow::Result<(Vec<T>, bool)> {
         let cursor = [("after", self.after.to_string()), ("limit", wanted.to_string())];
         let query: Vec<(&str, &str)> =
@@ -183,7 +183,8 @@ impl Reading {
         (self.after, self.epoch) = (0, Some(epoch));
     }
 
-    /// What a follower does about an error: it waits for a fleet that answered before, and leaves out what retention took.
+    /// Returns what a follower does about an error: it waits for a fleet that answered before, and leaves out what
+    /// retention took.
     pub(crate) fn repair<T>(&mut self, error: anyhow::Error) -> anyhow::Result<(Vec<T>, bool)> {
         let oldest = error.downcast_ref::<Refused>().and_then(|refused| refused.answer["oldest"].as_i64());
         if let Some(oldest) = oldest {

@@ -238,7 +238,7 @@ async fn change(
 }
 
 impl ListArgs {
-    /// The parameters of the request, with the flags that give them.
+    /// Returns the parameters of the request, with the flags that give them.
     fn parameters(&self) -> Vec<(&'static str, &'static str, String)> {
         let given = [
             ("q", "--search", &self.q),
@@ -254,7 +254,7 @@ impl ListArgs {
         given.chain(self.failing.then(|| ("failing", "--failing", "true".to_owned()))).collect()
     }
 
-    /// The command that shows what comes after a cursor.
+    /// Returns the command that shows what comes after a cursor.
     fn continued(&self, cursor: &str) -> String {
         let mut command = "feedfleet feed list".to_owned();
         for (name, flag, value) in self.parameters() {

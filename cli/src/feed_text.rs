@@ -89,7 +89,7 @@ fn outcome_ink(outcome: OutcomeKind) -> Ink {
     }
 }
 
-/// Why the last poll failed, and what helps.
+/// Returns why the last poll failed, and what helps.
 pub(crate) fn error_lines(feed: &FeedView) -> Option<String> {
     let ExplainedError { error, remedy } = feed.last_error.as_ref()?;
     Some(fields(&[
@@ -172,12 +172,12 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
     fields(&all)
 }
 
-/// What a feed says about itself.
+/// Returns what a feed says about itself.
 pub(crate) fn about_fields(about: &FeedAbout) -> Vec<(&'static str, Option<String>)> {
     about::lines(about).into_iter().map(|(name, value)| (name, Some(plain(&value, 500)))).collect()
 }
 
-/// A subscription with a hub or a cloud in a line.
+/// Returns a subscription with a hub or a cloud in a line.
 fn push_text(push: &PushView) -> String {
     let until = push.lease_until.map(|until| format!(" until {until}")).unwrap_or_default();
     let standing = match (push.reliable, push.silent) {
@@ -188,7 +188,7 @@ fn push_text(push: &PushView) -> String {
     format!("{} with {}: {}{until}{standing}", push.kind, plain(&push.hub, 200), push.state)
 }
 
-/// What quotas left out; nothing when they never did.
+/// Returns what quotas left out; nothing when they never did.
 fn over_quota_text(over: &OverQuota) -> Option<String> {
     let parts = [(over.entries + over.bytes, "left out"), (over.rows, "old ones removed")];
     let parts: Vec<String> =
@@ -197,7 +197,7 @@ fn over_quota_text(over: &OverQuota) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{}{last}", parts.join(", ")))
 }
 
-/// What a feed says about when to poll it.
+/// Returns what a feed says about when to poll it.
 pub(crate) fn hints_text(hints: &FeedHints) -> Option<String> {
     let bits = |bits: u32| (0..32).filter(move |bit| bits & (1 << bit) != 0).map(|bit: u32| bit.to_string());
     let list = |names: Vec<String>| Some(names.join(", ")).filter(|list| !list.is_empty());
@@ -212,7 +212,7 @@ pub(crate) fn hints_text(hints: &FeedHints) -> Option<String> {
     list(hints.into_iter().flatten().collect())
 }
 
-/// What a feed says about its further documents and its end.
+/// Returns what a feed says about its further documents and its end.
 pub(crate) fn onward_fields(onward: &Onward) -> [(&'static str, Option<String>); 4] {
     let link = |link: &Option<String>| link.as_deref().map(|link| plain(link, 500));
     [
@@ -229,7 +229,7 @@ fn complete_text(feed: &FeedView, now: Timestamp) -> Option<String> {
     feed.last_success.map(|_| feed.gap_since.map_or_else(|| "yes".to_owned(), gap))
 }
 
-/// How far older entries were read.
+/// Returns how far older entries were read.
 fn archive_text(archive: &ArchiveView) -> String {
     let pages = words::counted(archive.pages, "page", "pages");
     format!(
@@ -239,7 +239,7 @@ fn archive_text(archive: &ArchiveView) -> String {
     )
 }
 
-/// What to say about a document that was not well-formed.
+/// Returns what to say about a document that was not well-formed.
 pub(crate) fn repaired_text(repaired: bool) -> Option<String> {
     repaired.then(|| "yes: the document is broken; it was repaired before parsing".to_owned())
 }
@@ -262,7 +262,7 @@ pub(crate) fn explanation(explained: &ExplainView, now: Timestamp) -> String {
     [Some(head), terms].into_iter().flatten().chain(notes).collect::<Vec<_>>().join("\n\n")
 }
 
-/// A line a poll.
+/// Returns a table with one line per poll.
 pub(crate) fn history_table(polls: &[HistoryEntry], width: Option<usize>) -> String {
     let row = |poll: &HistoryEntry| -> Vec<Cell> {
         let outcome = match poll.failure {

@@ -151,7 +151,7 @@ fn document_json(document: &Document) -> Value {
     shown
 }
 
-/// The whole story for people.
+/// Returns the full report for people.
 fn report(single: &Single, verdict: Option<&Verdict>) -> String {
     let mut parts: Vec<String> = single.exchanges.iter().map(exchange_text).collect();
     parts.push(outcome_text(single));

@@ -37,7 +37,7 @@ pub(crate) struct FilterArgs {
 }
 
 impl FilterArgs {
-    /// The parameters of a request.
+    /// Returns the parameters of a request.
     pub(crate) fn to_query(&self) -> Vec<(&'static str, String)> {
         let all = [
             ("feed", &self.feed),
@@ -53,13 +53,13 @@ impl FilterArgs {
         all.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
     }
 
-    /// The time since which something was stored, in RFC 3339.
+    /// Returns the time since which something was stored, in RFC 3339.
     pub(crate) fn since(&self) -> Option<String> {
         self.since.clone()
     }
 }
 
-/// A time, or how long ago it was, as a time.
+/// Parses a time, or how long ago it was.
 pub(crate) fn since(text: &str) -> Result<String, &'static str> {
     if let Ok(ago) = humantime::parse_duration(text) {
         return Ok(SystemClock.now().before(ago).to_string());

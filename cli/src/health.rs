@@ -71,7 +71,7 @@ async fn readyz(State(health): State<Health>) -> Result<&'static str, (StatusCod
     }
 }
 
-/// What the API and the pages answer before there are any: 503 with the reason, and when to retry.
+/// Returns what the API and the pages answer before there are any: 503 with the reason, and when to retry.
 async fn starting(State(health): State<Health>, asked: HeaderMap) -> Response {
     let why = (health.ready)().await.err().unwrap_or_else(|| "its store is being opened".to_owned());
     let accepted = asked.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
@@ -83,7 +83,7 @@ async fn starting(State(health): State<Health>, asked: HeaderMap) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, RETRY_AFTER)], body).into_response()
 }
 
-/// A page for browsers, without the styles and the script, which are not served yet.
+/// Returns a page for browsers, without the styles and the script, which are not served yet.
 fn starting_page(why: &str) -> String {
     let why = why.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     format!(

@@ -36,7 +36,7 @@ impl Posts {
         self.0.entry(entry.feed_id).or_default().push(at.millis().div_euclid(1000) as f64);
     }
 
-    /// The history of a feed; `None` if it has no entries.
+    /// Returns the history of a feed; `None` if it has no entries.
     fn take(&mut self, feed: FeedId, url: &str, audience: Audience) -> Option<Series> {
         let mut times = self.0.remove(&feed)?;
         times.sort_by(f64::total_cmp);

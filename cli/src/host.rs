@@ -156,7 +156,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A line of the list.
+/// Returns a line of the list.
 fn row(host: &HostView, now: Timestamp) -> Vec<Cell> {
     let until = |at: Option<Timestamp>, ink| match at {
         Some(at) => Cell::new(ink, words::relative(at, now)),
@@ -192,7 +192,7 @@ async fn set(args: &SetArgs) -> anyhow::Result<()> {
     print_host(&args.client, &host, &format!("set the rule of {domain}: {}", pace(&host)))
 }
 
-/// A key's value as the API reads it. What is not known here is for the fleet to judge.
+/// Returns a key's value as the API reads it. What is not known here is for the fleet to judge.
 fn read_value(name: &str, text: &str) -> anyhow::Result<Value> {
     let number = || text.parse::<Value>().ok().filter(|value| value.is_number() || value.is_boolean());
     Ok(match name {
@@ -210,7 +210,7 @@ fn read_value(name: &str, text: &str) -> anyhow::Result<Value> {
     })
 }
 
-/// Its limits, in words.
+/// Returns its limits, in words.
 fn pace(host: &HostView) -> String {
     let mut parts = vec![format!("every {}", words::seconds(host.gap))];
     parts.extend((host.burst > 1).then(|| format!("burst {}", host.burst)));
@@ -227,7 +227,7 @@ fn reason(host: &HostView) -> String {
     }
 }
 
-/// How and since when the host refuses us, and what happens next.
+/// Returns how and since when the host refuses us, and what happens next.
 fn refusing_text(refusing: &RefusingView, now: Timestamp) -> String {
     let RefusingView { since, until, tries, failure, status, .. } = refusing;
     let how = match (failure, status) {

@@ -29,7 +29,7 @@ pub(crate) fn start(config: &LogConfig, audit: Audit) -> anyhow::Result<()> {
     started.map_err(|error| anyhow::anyhow!(error)).context("logging could not be started")
 }
 
-/// Which lines are written, or why `log.level` is not understood.
+/// Returns which lines are written, or why `log.level` is not understood.
 pub(crate) fn filter(config: &LogConfig, audit: bool) -> Result<EnvFilter, Usage> {
     let (level, audit) = (&config.level, if audit { "info" } else { "off" });
     // The AMQP client logs errors that our supervisor logs once; a filter that names it shows them.

@@ -98,7 +98,7 @@ fn widths<'a>(rows: impl Iterator<Item = &'a Vec<Cell>>, columns: usize) -> Vec<
     widths
 }
 
-/// The widest columns made narrower until all fit, but not so narrow that they say nothing.
+/// Narrows the widest columns until all fit, but keeps them readable.
 fn fitted(mut widths: Vec<usize>, most: usize) -> Vec<usize> {
     const NARROWEST: usize = 8;
     let between = 2 * widths.len().saturating_sub(1);
@@ -121,7 +121,7 @@ pub(crate) fn fields(pairs: &[(&str, Option<String>)]) -> String {
         .join("\n")
 }
 
-/// How a fetch ended, on one line.
+/// Returns how a fetch ended, on one line.
 pub(crate) fn outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Modified(_) => "modified: a feed with new content".to_owned(),

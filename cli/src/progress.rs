@@ -13,7 +13,7 @@ pub(crate) struct Progress {
 const WIDTH: usize = 30;
 
 impl Progress {
-    /// The number of steps.
+    /// Returns the number of steps.
     pub(crate) fn new(total: usize) -> Self {
         Progress { done: 0, total: total.max(1), shown: stderr().is_terminal() }
     }

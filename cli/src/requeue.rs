@@ -104,7 +104,7 @@ struct OneArgs {
 /// Between two looks at a requeue that is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Feeds a second: `50/s`, `600/m`, `1000/h`, or a bare number of them a second.
+/// Parses a number of feeds a second: `50/s`, `600/m`, `1000/h`, or a bare number.
 fn rate(text: &str) -> Result<f64, &'static str> {
     let (number, unit) = text.split_once('/').unwrap_or((text, "s"));
     let seconds = match unit.trim() {
@@ -173,7 +173,7 @@ fn feeds(count: u64) -> String {
     words::counted(count, "feed", "feeds")
 }
 
-/// What a requeue does or would do.
+/// Returns what a requeue does or would do.
 fn plan(begun: &RequeuedView) -> String {
     let share = format!("{} of {}", feeds(begun.pollable), words::counted(begun.hosts, "host", "hosts"));
     let pace = format!(
@@ -208,7 +208,7 @@ fn plan(begun: &RequeuedView) -> String {
     lines.join("\n")
 }
 
-/// Hosts and their feeds, and until when a host is on hold.
+/// Returns hosts and their feeds, and until when a host is on hold.
 fn hosts(shares: &[HostShare]) -> String {
     let now = SystemClock.now();
     let waits =
@@ -226,7 +226,7 @@ async fn one(client: &Client, id: i64) -> anyhow::Result<Requeue> {
     client.get(&format!("/requeue/{id}"), &[]).await
 }
 
-/// The requeue when it has ended, with a bar until then. A fleet that restarts continues it.
+/// Returns the requeue when it has ended, with a bar until then. A fleet that restarts continues it.
 async fn ended(client: &Client, id: i64) -> anyhow::Result<Requeue> {
     let mut requeue = one(client, id).await?;
     let mut bar = Progress::new(usize::try_from(requeue.queued).unwrap_or(usize::MAX));
@@ -268,7 +268,7 @@ fn print_requeue(args: &ClientArgs, requeue: &Requeue) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Which feeds, in words.
+/// Returns which feeds, in words.
 fn filter(requeue: &Requeue) -> String {
     let Ok(Value::Object(parts)) = serde_json::to_value(&requeue.filter) else { return String::new() };
     let part = |(name, value): (&String, &Value)| match value {

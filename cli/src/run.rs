@@ -32,7 +32,7 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// The flags that are configuration keys under another name.
+    /// Returns the flags that are configuration keys under another name.
     fn flags(&self) -> Vec<(&'static str, Value)> {
         let mut flags = Vec::new();
         if let Some(data) = &self.data {
@@ -48,7 +48,7 @@ impl RunArgs {
     }
 }
 
-/// The store's URL for `--data`.
+/// Returns the store's URL for `--data`.
 pub(crate) fn store_url(data: &str) -> String {
     match data {
         ":memory:" => "sqlite::memory:".to_owned(),

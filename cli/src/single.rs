@@ -39,7 +39,7 @@ impl Single {
         self.exchanges.last().map_or(&self.job.url, |exchange| &exchange.url)
     }
 
-    /// The last answer's field.
+    /// Returns the last answer's field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let answer = self.exchanges.last()?.answer.as_ref()?;
         answer.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())

@@ -244,7 +244,7 @@ fn lag(it: &SubscriptionView) -> Option<String> {
     (it.lag > 0.0).then(|| words::duration(Duration::try_from_secs_f64(it.lag).unwrap_or(Duration::MAX)))
 }
 
-/// What a request resulted in.
+/// Returns what a request resulted in.
 fn result(last: &Delivery) -> String {
     match last.status {
         Some(status) => format!("{} ({status})", last.outcome),

@@ -13,7 +13,7 @@ use crate::usage::Usage;
 /// Bytes of a file: twice what a million feeds need. While it is read it may be in memory three times.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// The subscriptions of a file; `-` is standard input.
+/// Returns the subscriptions of a file; `-` is standard input.
 pub(crate) fn read_file(file: &str) -> anyhow::Result<Vec<Subscription>> {
     let mut bytes = Vec::new();
     let unreadable = || format!("cannot read {file}");

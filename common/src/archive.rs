@@ -132,7 +132,7 @@ impl ArchiveRead {
         Some(ArchiveRead { wished: current.and_then(ArchiveRead::wish), gap, bytes, entries, ..begun })
     }
 
-    /// Since when a person wants entries.
+    /// Returns the time since which a person wants entries.
     fn wish(&self) -> Option<Timestamp> {
         self.wished.or_else(|| (self.before.is_empty() && self.gap.is_none()).then_some(self.since))
     }

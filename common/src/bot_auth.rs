@@ -77,7 +77,7 @@ impl BotKey {
         key.map(Some).ok_or_else(|| BotKeyError::NoKey { path: path.clone() })
     }
 
-    /// A key in PEM (PKCS #8), for a fleet that is reached at `public_url`.
+    /// Returns a key in PEM (PKCS #8), for a fleet that is reached at `public_url`.
     pub fn from_pem(text: &str, public_url: &str) -> Option<Self> {
         let encoded = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).ok()?;
         // as OpenSSL writes it: without the public half
@@ -86,24 +86,24 @@ impl BotKey {
         Some(BotKey { key, id, agent: format!("\"{}\"", public_url.trim_end_matches('/')) })
     }
 
-    /// The value of `Signature-Agent`: where the directory is.
+    /// Returns the value of `Signature-Agent`: where the directory is.
     pub fn agent(&self) -> &str {
         &self.agent
     }
 
-    /// A signature for a request to `url` that carries [`BotKey::agent`].
+    /// Returns a signature for a request to `url` that carries [`BotKey::agent`].
     pub fn sign_request(&self, url: &Url, now: Timestamp) -> Signature {
         let components = [("@authority", "", authority(url)), ("signature-agent", "", self.agent.clone())];
         self.sign(&components, "web-bot-auth", now)
     }
 
-    /// A signature for our answer to a request for the directory at the agent's address.
+    /// Returns a signature for our answer to a request for the directory at the agent's address.
     pub fn sign_directory(&self, now: Timestamp) -> Signature {
         let asked = Url::parse(self.agent.trim_matches('"')).map_or_else(|_| String::new(), |url| authority(&url));
         self.sign(&[("@authority", ";req", asked)], "http-message-signatures-directory", now)
     }
 
-    /// The directory: a JWK set (RFC 7517, RFC 8037).
+    /// Returns the directory: a JWK set (RFC 7517, RFC 8037).
     pub fn directory(&self) -> String {
         let x = public_half(&self.key);
         format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","x":"{x}","kid":"{}","use":"sig"}}]}}"#, self.id)

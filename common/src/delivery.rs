@@ -35,7 +35,7 @@ pub struct DeliveryAnswer {
 }
 
 impl DeliveryAnswer {
-    /// A request without a response.
+    /// Returns a request without a response.
     pub fn unanswered(outcome: DeliveryOutcome, detail: impl Into<String>) -> Self {
         DeliveryAnswer {
             outcome,

@@ -150,7 +150,7 @@ impl Validators {
 pub struct ContentHash(pub u128);
 
 impl ContentHash {
-    /// The hash of a body as parser `version` reads it: a better parser reads an equal body again.
+    /// Returns the hash of a body as parser `version` reads it: a better parser reads an equal body again.
     pub fn of(body: &[u8], parser_version: u64) -> Self {
         ContentHash(xxhash_rust::xxh3::xxh3_128_with_seed(body, parser_version))
     }

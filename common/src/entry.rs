@@ -154,7 +154,7 @@ impl Entry {
         Fingerprint(Fingerprint::of_identity(&self.id).0 | content.digest() >> 32)
     }
 
-    /// The details, to be filled in.
+    /// Returns the details, to be filled in.
     pub fn details_mut(&mut self) -> &mut EntryDetails {
         self.details.get_or_insert_default()
     }
@@ -172,7 +172,7 @@ impl Entry {
         [&self.title, &self.first_words, &self.url].into_iter().find_map(|text| text.as_deref()).unwrap_or(&self.id)
     }
 
-    /// Every text that the entry carries but those of its details, for limits of size.
+    /// Returns every text that the entry carries but those of its details, for limits of size.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let optional =
             [&self.url, &self.title, &self.author, &self.summary, &self.content, &self.language, &self.first_words];

@@ -46,12 +46,12 @@ impl Faults {
         Arc::new(Faults { planned: Mutex::new(planned.into_iter().collect()), ..Faults::default() })
     }
 
-    /// The number of calls so far.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// The faults that struck so far: the call's number, its name, and what happened.
+    /// Returns the faults that struck so far: the call's number, its name, and what happened.
     pub fn struck(&self) -> Vec<(usize, &'static str, Fault)> {
         crate::lock(&self.struck).clone()
     }

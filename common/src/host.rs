@@ -17,7 +17,7 @@ use crate::duration::{optional_text, text};
 pub struct HostKey(Arc<str>);
 
 impl HostKey {
-    /// A key as it was stored or typed; lower-cased.
+    /// Returns a key as it was stored or typed; lower-cased.
     pub fn new(key: &str) -> Self {
         let key = key.to_ascii_lowercase();
         match key.strip_suffix(":80") {
@@ -26,12 +26,12 @@ impl HostKey {
         }
     }
 
-    /// The key's text.
+    /// Returns the key's text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name in it, without port; of a shared domain the domain.
+    /// Returns the name in it, without port; of a shared domain the domain.
     pub fn name(&self) -> &str {
         let name = self.0.trim_start_matches("*.");
         let port = name.rsplit_once(':').filter(|_| !name.ends_with(']'));
@@ -119,7 +119,7 @@ impl HostRule {
         self.r#match.trim_start_matches("*.").to_ascii_lowercase()
     }
 
-    /// What requests to all names of the domain are charged to, if the rule makes them one host.
+    /// Returns what requests to all names of the domain are charged to, if the rule makes them one host.
     pub fn shared_key(&self) -> HostKey {
         HostKey::new(&format!("*.{}", self.domain()))
     }
@@ -158,12 +158,13 @@ impl HostRules {
         HostRules { default, rules: rules.into_iter().map(|rule| (rule.domain(), rule)).collect() }
     }
 
-    /// Every rule, in no order.
+    /// Returns every rule, in no order.
     pub fn all(&self) -> impl Iterator<Item = &HostRule> {
         self.rules.values()
     }
 
-    /// The key, pace and rule for a URL. A URL without a host (never a [`crate::url::FeedUrl`]) has the key `:0`.
+    /// Returns the key, pace and rule for a URL. A URL without a host (never a [`crate::url::FeedUrl`]) has the key
+    /// `:0`.
     pub fn for_url(&self, url: &url::Url) -> HostPolicy<'_> {
         let name = &*name_of(url);
         let rule = self.rule_named(name);
@@ -179,7 +180,7 @@ impl HostRules {
         self.rule_named(&name_of(url))
     }
 
-    /// The pace of a host by its key.
+    /// Returns the pace of a host by its key.
     pub fn limits_of(&self, key: &HostKey) -> HostLimits {
         self.limits(self.rule_named(key.name()))
     }
@@ -217,7 +218,7 @@ impl HostRules {
     }
 }
 
-/// The name or address of a URL's host, without a final dot; an IPv4 address inside of an IPv6 one as itself.
+/// Returns the name or address of a URL's host, without a final dot; an IPv4 address inside of an IPv6 one as itself.
 fn name_of(url: &url::Url) -> Cow<'_, str> {
     let inner = match url.host() {
         Some(url::Host::Ipv6(address)) => address.to_ipv4_mapped(),

@@ -65,7 +65,7 @@ impl MacError {
     /// All of them.
     pub const ALL: [MacError; 4] = [MacError::Missing, MacError::UnknownKey, MacError::Mismatch, MacError::Time];
 
-    /// The label of `feedfleet_refused_reports_total`.
+    /// Returns the label of `feedfleet_refused_reports_total`.
     pub fn as_str(self) -> &'static str {
         match self {
             MacError::Missing => "missing",
@@ -188,7 +188,7 @@ mod tests {
         JobKey { id, secret: vec![u8::try_from(id).unwrap(); 32], made }
     }
 
-    /// A job that was signed at 0 s and expires at 60 s, and its report of 10 s.
+    /// Returns a job that was signed at 0 s and expires at 60 s, and its report of 10 s.
     fn answered(keys: &JobKeys) -> FetchReport {
         let mut job = FetchJob { expires: at(60), wake_at: Some(at(0)), ..conformance::job(1) };
         keys.sign(&mut job, at(0));

@@ -63,8 +63,8 @@ enum Topology {
 pub type Checked = Vec<Option<Result<Option<String>, ServerError>>>;
 
 impl RedisServer {
-    /// The Redis that the configuration names. Only an unreadable URL and unreadable files are errors: whether the server is
-    /// there shows at the first call, and may change at any time.
+    /// Returns the Redis that the configuration names. Only an unreadable URL and unreadable files are errors: whether
+    /// the server is there shows at the first call, and may change at any time.
     pub fn connect(config: &ServerConfig, namespace: &str) -> Result<Self, RedisError> {
         Self::connect_within(Limits::default(), config, namespace)
     }
@@ -89,7 +89,7 @@ impl RedisServer {
         Ok(RedisServer { shared: Arc::new(shared) })
     }
 
-    /// The prefix of all keys of this fleet.
+    /// Returns the prefix of all keys of this fleet.
     pub fn namespace(&self) -> &str {
         &self.shared.namespace
     }
@@ -132,7 +132,7 @@ impl RedisServer {
         }
     }
 
-    /// How long a call may take.
+    /// Returns how long a call may take.
     pub fn patience(&self) -> Duration {
         self.shared.limits.call
     }

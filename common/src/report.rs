@@ -117,7 +117,7 @@ pub enum Probe {
 }
 
 impl FetchReport {
-    /// A report that says how it ended and nothing more: no answer, no bytes, no time taken.
+    /// Returns a report that says how it ended and nothing more: no answer, no bytes, no time taken.
     pub fn of(feed: FeedId, version: Version, host: HostKey, started: Timestamp, outcome: Outcome) -> Self {
         FetchReport {
             feed,
@@ -188,7 +188,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Which kind.
+    /// Returns the kind.
     pub fn kind(&self) -> OutcomeKind {
         match self {
             Outcome::Modified(_) => OutcomeKind::Modified,
@@ -200,7 +200,7 @@ impl Outcome {
         }
     }
 
-    /// Whether its whole host is to rest after it, and until when if the server said so.
+    /// Returns whether its whole host is to rest after it, and until when if the server said so.
     pub fn rest(&self) -> Option<Option<Timestamp>> {
         match self {
             Outcome::Throttled { retry_after } => Some(*retry_after),
@@ -209,7 +209,7 @@ impl Outcome {
         }
     }
 
-    /// The kind of failure, if it is one.
+    /// Returns the kind of failure, if it is one.
     pub fn failure(&self) -> Option<FailureKind> {
         match self {
             Outcome::Failed { failure, .. } => Some(*failure),

@@ -42,7 +42,7 @@ impl Port {
         }
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn number(&self) -> u16 {
         self.number
     }

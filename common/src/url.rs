@@ -55,12 +55,12 @@ impl FeedUrl {
     /// Bytes that a URL may have.
     pub const MAX_LENGTH: usize = 8 * 1024;
 
-    /// The URL for the `url` crate's users.
+    /// Returns the URL for the `url` crate's users.
     pub fn as_url(&self) -> &Url {
         &self.0
     }
 
-    /// The URL's text.
+    /// Returns the URL's text.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }

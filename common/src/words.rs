@@ -142,7 +142,7 @@ pub fn turns_text(c: char) -> bool {
     matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A stranger's text on one line, without control characters and not longer than `longest` characters.
+/// Returns a stranger's text on one line, without control characters and not longer than `longest` characters.
 pub fn plain(text: &str, longest: usize) -> String {
     let visible: String = text.chars().map(|c| if c.is_control() || turns_text(c) { ' ' } else { c }).collect();
     let words = visible.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -43,7 +43,7 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// Its name as an argument.
+    /// Returns its name as an argument.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Client::Reqwest => "reqwest",

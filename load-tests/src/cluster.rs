@@ -48,7 +48,7 @@ impl Cluster {
         Ok(Cluster { binary: binary.into(), folder: folder.into(), urls, namespace, address })
     }
 
-    /// Where its scheduler listens.
+    /// Returns where its scheduler listens.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }

@@ -136,7 +136,7 @@ impl Api {
         self.post("/subscriptions", "application/json", body.to_string()).await
     }
 
-    /// A request's body as subscriptions get it, with one event.
+    /// Returns a request's body as subscriptions get it, with one event.
     async fn body(&self) -> anyhow::Result<String> {
         let list = self.client.get(format!("{}/api/v1/events?limit=1", self.base)).header("Accept", "application/json");
         let list: Value = serde_json::from_slice(&list.send().await?.error_for_status()?.bytes().await?)?;

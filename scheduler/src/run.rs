@@ -99,7 +99,7 @@ pub struct LoopEnded {
 }
 
 impl Scheduler {
-    /// A scheduler over these backends; nothing runs yet.
+    /// Returns a scheduler over these backends; nothing runs yet.
     pub fn new(backends: &Backends, config: &Arc<Config>, metrics: &Arc<Metrics>, clock: &Arc<dyn Clock>) -> Self {
         let Backends { store, schedule, gate, jobs, reports } = backends.clone();
         let rules = Arc::new(LiveRules::new(config));

@@ -124,7 +124,7 @@ fn counted_decode(bytes: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A feed of 20 items with texts as people write them.
+/// Returns a feed of 20 items with texts as people write them.
 fn document() -> String {
     let item = |number: usize| {
         format!(

@@ -130,7 +130,7 @@ impl Drop for Feedparser {
     }
 }
 
-/// Feeds as the common publishing programs write them.
+/// Returns feeds as the common publishing programs write them.
 fn feeds() -> Vec<(String, String)> {
     let mut feeds = Vec::new();
     for items in [10, 30] {

@@ -34,7 +34,7 @@ pub enum Refused {
 pub struct InvalidPorts(String);
 
 impl AddressGuard {
-    /// A guard that opens `networks` beside the public ones, and the ports in `ports` (`"80"`, `"8000-8999"`).
+    /// Returns a guard that opens `networks` beside the public ones, and the ports in `ports` (`"80"`, `"8000-8999"`).
     pub fn new(networks: &[IpNet], ports: &[String]) -> Result<Self, InvalidPorts> {
         let ports = ports.iter().map(|text| parse_ports(text)).collect::<Result<_, _>>()?;
         Ok(AddressGuard { networks: networks.to_vec(), ports })
@@ -55,7 +55,7 @@ impl AddressGuard {
         addresses.iter().try_for_each(|address| self.check(*address))
     }
 
-    /// What can be judged before a name is resolved: the port, and an address in place of a name.
+    /// Checks what can be judged before a name is resolved: the port, and an address in place of a name.
     pub fn check_url(&self, url: &Url) -> Result<(), Refused> {
         let port = url.port_or_known_default().unwrap_or(0);
         if !self.ports.iter().any(|range| range.contains(&port)) {
@@ -94,8 +94,8 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// The IPv4 address that a connection to this address ends at: IPv4-mapped (RFC 4291, 2.5.5.2) and NAT64's well-known
-/// prefix (RFC 6052), which DNS64 makes of every IPv4 site.
+/// Returns the IPv4 address that a connection to this address ends at: IPv4-mapped (RFC 4291, 2.5.5.2) and NAT64's
+/// well-known prefix (RFC 6052), which DNS64 makes of every IPv4 site.
 fn translated(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(address) = address else { return None };
     let nat64 = || {

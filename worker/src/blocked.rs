@@ -25,7 +25,7 @@ pub(crate) fn by_head(head: &Parts) -> Option<Blocker> {
     }
 }
 
-/// Whether an answer with this status may be such a page, so that its body is worth a look. An author who only
+/// Returns whether an answer with this status may be such a page, so that its body is worth a look. An author who only
 /// publishes pages on a host cannot give them such a status, so these pages speak for the host.
 pub(crate) fn may_block(head: &Parts) -> bool {
     let is = |headers: &HeaderMap, name, expected: &[u8]| {

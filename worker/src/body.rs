@@ -210,7 +210,7 @@ mod tests {
         HostKey::new(name)
     }
 
-    /// A body of unknown length in pieces of ten bytes.
+    /// Returns a body of unknown length in pieces of ten bytes.
     fn pieces(bytes: usize) -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
         let piece = || Ok(Frame::data(Bytes::from_static(b"0123456789")));
         StreamBody::new(stream::iter(std::iter::repeat_with(piece).take(bytes / 10)))
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(failed(read(stuck, limits(), (&places, &host), &mut count).await), Some(BodyError::Late));
     }
 
-    /// A body of unknown length whose pieces of ten bytes come this long after each other.
+    /// Returns a body of unknown length whose pieces of ten bytes come this long after each other.
     fn drip(every: Duration) -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
         let piece = move |()| async move {
             tokio::time::sleep(every).await;

@@ -64,7 +64,7 @@ const BURST: Duration = Duration::from_secs(1);
 const SWEEP_FROM: usize = 4096;
 
 impl Budgets {
-    /// The budgets by the configuration. Networks that are opened on purpose are our own, and exempt.
+    /// Returns the budgets by the configuration. Networks that are opened on purpose are our own, and exempt.
     pub(crate) fn new(config: &FetchConfig) -> Arc<Self> {
         let exempt = config.address_exempt.iter().chain(&config.allow_networks).copied().collect();
         let gap = match config.address_rate {

@@ -73,7 +73,7 @@ pub fn is_same(stored: &Validators, answer: &Validators) -> bool {
     !stored.is_empty() && same(&stored.etag, &answer.etag) && same(&stored.last_modified, &answer.last_modified)
 }
 
-/// What to store after a 304: each validator that it carries replaces the stored one, the others stay.
+/// Returns what to store after a 304: each validator that it carries replaces the stored one, the others stay.
 pub fn merged(stored: &Validators, answer: Validators) -> Validators {
     Validators {
         etag: answer.etag.or_else(|| stored.etag.clone()),

@@ -135,7 +135,7 @@ impl DialSetup {
         }
     }
 
-    /// Whether a name with these addresses may be dialled; `Ok` when it has none.
+    /// Checks whether a name with these addresses may be dialled; `Ok` when it has none.
     pub(crate) async fn judge(&self, name: &str) -> Result<(), Refused> {
         match self.addresses(name, Instant::now() + self.connect_timeout).await {
             Ok(addresses) => self.guard.check_all(&addresses),
@@ -204,8 +204,8 @@ where
     }
 }
 
-/// Which failure to report: the last one, but our own shortage above all, and a budget above what addresses answered,
-/// because not all of them were then tried.
+/// Returns which failure to report: the last one, but our own shortage above all, and a budget above what addresses
+/// answered, because not all of them were then tried.
 fn worse(before: DialError, error: std::io::Error, address: IpAddr) -> DialError {
     match before {
         DialError::Shortage(_) => before,
@@ -218,8 +218,8 @@ fn worse(before: DialError, error: std::io::Error, address: IpAddr) -> DialError
     }
 }
 
-/// The addresses of a name that are tried, in order: a few drawn at random, IPv6 and IPv4 in turns, so that a family that
-/// does not work here costs one head start only.
+/// Returns the addresses of a name that are tried, in order: a few drawn at random, IPv6 and IPv4 in turns, so that a
+/// family that does not work here costs one head start only.
 fn drawn(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     addresses.shuffle(&mut rand::rng());
     let (v6, v4): (Vec<_>, Vec<_>) = addresses.into_iter().partition(IpAddr::is_ipv6);

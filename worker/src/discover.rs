@@ -65,8 +65,9 @@ pub fn is_page(bytes: &[u8], content_type: Option<&str>) -> bool {
     opening.contains("<!doctype html") || opening.contains("<html")
 }
 
-/// The feeds that a page announces, at most [`MAX_ANNOUNCED`], each URL once: in the page's order, but pages with
-/// microformats after other feeds, feeds of comments after these, and actors last. `page_url` is where the page came from, after redirects.
+/// Returns the feeds that a page announces, at most [`MAX_ANNOUNCED`], each URL once: in the page's order, but pages
+/// with microformats after other feeds, feeds of comments after these, and actors last. `page_url` is where the page
+/// came from, after redirects.
 pub fn announced(bytes: &[u8], content_type: Option<&str>, page_url: &Url) -> Vec<AnnouncedFeed> {
     announced_by(bytes, content_type, page_url, None)
 }

@@ -220,7 +220,7 @@ fn weight(entry: &Entry) -> usize {
         + entry.texts().map(escaped_len).sum::<usize>()
 }
 
-/// A text's length as a JSON string.
+/// Returns a text's length as a JSON string.
 fn escaped_len(text: &str) -> usize {
     let escaped = |byte: u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,

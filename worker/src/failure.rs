@@ -158,13 +158,13 @@ impl From<ParseError> for Failure {
     }
 }
 
-/// Whether the server ended an HTTP/2 stream or connection because of too many requests (RFC 9113, section 7).
+/// Returns whether the server ended an HTTP/2 stream or connection because of too many requests (RFC 9113, section 7).
 pub(crate) fn asks_for_calm(error: &(dyn Error + 'static)) -> bool {
     find::<h2::Error>(error)
         .is_some_and(|error| error.is_remote() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM))
 }
 
-/// The first error of this type in the chain of causes.
+/// Returns the first error of this type in the chain of causes.
 fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     causes(error).find_map(|cause| cause.downcast_ref())
 }

@@ -89,12 +89,12 @@ impl FetchFeed for Fetcher {
 pub struct Fetcher(Shared);
 
 impl Fetcher {
-    /// A fetcher by the configuration; `rules` are only checked here.
+    /// Returns a fetcher by the configuration; `rules` are only checked here.
     pub fn new(config: &FetchConfig, rules: &HostRules) -> Result<Self, FetchSetupError> {
         Self::with_setup(config, rules, &FetchSetup::default())
     }
 
-    /// A fetcher that knows names or root certificates which the machine does not know.
+    /// Returns a fetcher that knows names or root certificates which the machine does not know.
     pub fn with_setup(config: &FetchConfig, rules: &HostRules, setup: &FetchSetup) -> Result<Self, FetchSetupError> {
         Ok(Fetcher(Shared::new(config, rules, setup)?))
     }

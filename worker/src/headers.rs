@@ -15,29 +15,30 @@ pub const MAX_VALIDATOR_BYTES: usize = 8 * 1024;
 /// No freshness counts for longer than this, about 68 years (RFC 9111, section 1.2.2).
 const MAX_DELTA_SECONDS: u64 = 1 << 31;
 
-/// The validators of an answer (RFC 9110, section 8.8), each as it came. Unsendable ones are left out: empty, over-long,
-/// or `*`, which would match whatever the server has.
+/// Returns the validators of an answer (RFC 9110, section 8.8), each as it came. Unsendable ones are left out: empty,
+/// over-long, or `*`, which would match whatever the server has.
 pub fn validators(headers: &HeaderMap) -> Validators {
     let sendable = |value: &String| !value.is_empty() && value.len() <= MAX_VALIDATOR_BYTES && value != "*";
     let read = |name| headers.get(name).map(to_text).filter(sendable);
     Validators { etag: read(header::ETAG), last_modified: read(header::LAST_MODIFIED), for_url: None }
 }
 
-/// A field's bytes as text: one character a byte (ISO-8859-1), so that [`to_value`] returns exactly these bytes.
+/// Returns a field's bytes as text: one character a byte (ISO-8859-1), so that [`to_value`] returns exactly these
+/// bytes.
 fn to_text(value: &HeaderValue) -> String {
     value.as_bytes().iter().copied().map(char::from).collect()
 }
 
-/// The field value with the bytes that [`validators`] read; `None` for a text that no field can hold.
+/// Returns the field value with the bytes that [`validators`] read; `None` for a text that no field can hold.
 pub fn to_value(text: &str) -> Option<HeaderValue> {
     let bytes: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
     HeaderValue::from_bytes(&bytes?).ok()
 }
 
-/// How long the answer stays fresh, counted from the start of its request: `Cache-Control: max-age` less `Age`, else
-/// `Expires` less `Date` (RFC 9111, section 4.2). Zero for an answer that forbids reuse or says it with garbage; `None`
-/// when it says nothing. `s-maxage` is for shared caches, which a feed reader is not. With `im`, which only answers to
-/// `A-IM` have, `no-store` is meant for caches that do not know that field (RFC 3229, section 10.8.3).
+/// Returns how long the answer stays fresh, counted from the start of its request: `Cache-Control: max-age` less `Age`,
+/// else `Expires` less `Date` (RFC 9111, section 4.2). Zero for an answer that forbids reuse or says it with garbage;
+/// `None` when it says nothing. `s-maxage` is for shared caches, which a feed reader is not. With `im`, which only
+/// answers to `A-IM` have, `no-store` is meant for caches that do not know that field (RFC 3229, section 10.8.3).
 pub fn freshness(headers: &HeaderMap, received: Timestamp) -> Option<Duration> {
     let cache_control = CacheControl::of(headers);
     if cache_control.forbids_reuse {
@@ -78,9 +79,9 @@ pub fn retry_after(headers: &HeaderMap, received: Timestamp) -> Option<Timestamp
     delays.max().filter(|delay| !delay.is_zero()).map(|delay| received.after(delay))
 }
 
-/// When a server takes requests again whose own limit is used up: `RateLimit` (the IETF's draft, in its forms since 2021),
-/// `RateLimit-Remaining` with `RateLimit-Reset`, and the same with `X-` before it. `None` while some are left, or when it
-/// cannot be read.
+/// Returns when a server takes requests again whose own limit is used up: `RateLimit` (the IETF's draft, in its forms
+/// since 2021), `RateLimit-Remaining` with `RateLimit-Reset`, and the same with `X-` before it. `None` while some are
+/// left, or when it cannot be read.
 pub fn limited_until(headers: &HeaderMap, received: Timestamp) -> Option<Timestamp> {
     let of_pair = |prefix: &str| {
         let field = |name: &str| headers.get(format!("{prefix}{name}")).and_then(|value| value.to_str().ok());
@@ -106,7 +107,8 @@ const EPOCH_SECONDS: u64 = 1_000_000_000;
 /// No limit is believed to last longer.
 const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// What is left, and the seconds until there is more, of `"default";r=0;t=30` or `limit=10, remaining=0, reset=30`.
+/// Returns what is left, and the seconds until there is more, of `"default";r=0;t=30` or `limit=10, remaining=0,
+/// reset=30`.
 fn of_list(text: &str) -> Option<(&str, &str)> {
     let parameter = |names: [&str; 2]| {
         let mut all = text.split([';', ',']).filter_map(|part| part.trim().split_once('='));
@@ -131,7 +133,7 @@ fn first_text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// An HTTP date in any of its three forms (RFC 9110, section 5.6.7).
+/// Returns an HTTP date in any of its three forms (RFC 9110, section 5.6.7).
 fn http_date(text: &str) -> Option<Timestamp> {
     let at = httpdate::parse_http_date(text.trim()).ok()?;
     let since_epoch = at.duration_since(UNIX_EPOCH).ok()?;
@@ -145,7 +147,8 @@ fn delta_seconds(text: &str) -> Option<u64> {
     digits.then(|| text.parse().unwrap_or(u64::MAX).min(MAX_DELTA_SECONDS))
 }
 
-/// The seconds that a directive's argument begins with. Servers write `80000; public`, `'80000'` and `80000.0`, and mean it.
+/// Returns the seconds that a directive's argument begins with. Servers write `80000; public`, `'80000'` and `80000.0`,
+/// and mean it.
 fn leading_seconds(argument: &str) -> Option<u64> {
     let argument = argument.trim_start().trim_start_matches(['"', '\'']).trim_start();
     let end = argument.find(|c: char| !c.is_ascii_digit()).unwrap_or(argument.len());
@@ -190,7 +193,7 @@ impl CacheControl {
     }
 }
 
-/// The parts of a comma-separated list; commas inside of `"quoted strings"` do not count.
+/// Returns the parts of a comma-separated list; commas inside of `"quoted strings"` do not count.
 fn split_outside_quotes(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut quoted = false;
     let mut escaped = false;

@@ -53,7 +53,7 @@ impl<'f> Iterator for Links<'f> {
 }
 
 impl<'f> Link<'f> {
-    /// The relations of the first `rel`; none with an `anchor`.
+    /// Returns the relations of the first `rel`; none with an `anchor`.
     fn relations(&self) -> impl Iterator<Item = &'f str> + use<'f> {
         let (mut relations, mut is_anchored, mut rest) = (None, false, self.parameters);
         while !rest.is_empty() {

@@ -279,7 +279,7 @@ impl Poller {
     }
 }
 
-/// What is said about a job that was fetched like this.
+/// Returns what is said about a job that was fetched like this.
 pub fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchReport {
     FetchReport {
         feed: job.feed,

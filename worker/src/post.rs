@@ -58,7 +58,7 @@ pub struct Poster {
 }
 
 impl Poster {
-    /// A client by the configuration.
+    /// Returns a client by the configuration.
     pub fn new(
         fetch: &FetchConfig,
         delivery: &DeliveryConfig,
@@ -197,7 +197,7 @@ async fn beginning<B: Body<Data = Bytes> + Unpin>(mut body: B) -> (String, bool)
     (shown(&String::from_utf8_lossy(&bytes)), is_whole)
 }
 
-/// A text as it may be shown on a terminal.
+/// Returns a text as it may be shown on a terminal.
 fn shown(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     plain.take(KEPT).collect::<String>().trim().to_owned()

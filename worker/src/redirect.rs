@@ -71,7 +71,7 @@ pub fn is_redirect(status: StatusCode) -> bool {
 }
 
 impl Chain {
-    /// A chain that starts at a feed's own URL.
+    /// Returns a chain that starts at a feed's own URL.
     pub fn new(start: FeedUrl) -> Self {
         Chain {
             visited: vec![start],
@@ -115,12 +115,12 @@ impl Chain {
         self.leads > 0
     }
 
-    /// What the redirects' responses contained.
+    /// Returns what the redirects' responses contained.
     pub(crate) fn about(&self) -> &About {
         &self.about
     }
 
-    /// Where the unbroken permanent prefix (301, 308; never from https to http) leads.
+    /// Returns where the unbroken permanent prefix (301, 308; never from https to http) leads.
     pub fn moved_to(&self) -> Option<&FeedUrl> {
         self.moved_to.as_ref()
     }
@@ -240,8 +240,8 @@ impl Chain {
         }
     }
 
-    /// The chain of a detour and when it was interrupted first, if it is one of this feed's URL, and not too old. Its hops are
-    /// judged like all others.
+    /// Returns the chain of a detour and when it was interrupted first, if it is one of this feed's URL, and not too
+    /// old. Its hops are judged like all others.
     pub fn resumed(detour: &Detour, start: &FeedUrl, now: Timestamp) -> Option<(Self, Timestamp)> {
         let Way { at, chain } = serde_json::from_str(&detour.way).ok()?;
         let is_whole = chain.visited.first() == Some(start) && chain.visited.last() == Some(&detour.next);

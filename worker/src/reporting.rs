@@ -94,8 +94,8 @@ async fn publish(
     }
 }
 
-/// A smaller report on the same fetch: without the entries' texts, and when that is not enough, without entries. `None` for one
-/// that is as small as can be.
+/// Returns a smaller report on the same fetch: without the entries' texts, and when that is not enough, without
+/// entries. `None` for one that is as small as can be.
 fn shrink(mut report: FetchReport, error: &QueueError) -> Option<FetchReport> {
     match &mut report.outcome {
         Outcome::Modified(document) if document.entries.iter().any(has_text) => {

@@ -45,7 +45,7 @@ impl UserAgent {
     }
 }
 
-/// All fields of a request but `Host`. Empty `validators` make it an unconditional one.
+/// Returns all fields of a request but `Host`. Empty `validators` make it an unconditional one.
 pub fn fields(user_agent: &str, validators: &Validators) -> HeaderMap {
     let mut fields = HeaderMap::with_capacity(5);
     // checked by `UserAgent::new` and for each host rule when the fetcher was made: only digits were added since
@@ -101,8 +101,9 @@ pub fn is_conditional(fields: &HeaderMap) -> bool {
     fields.contains_key(header::IF_NONE_MATCH) || fields.contains_key(header::IF_MODIFIED_SINCE)
 }
 
-/// The stored tag byte for byte, with one exception. Apache (and some caches) mark the tag of a compressed answer with
-/// the coding and then do not recognise their own mark: they answer 304 only to the tag without it. Both are sent.
+/// Returns the stored tag byte for byte, with one exception. Apache (and some caches) mark the tag of a compressed
+/// answer with the coding and then do not recognise their own mark: they answer 304 only to the tag without it. Both
+/// are sent.
 fn if_none_match(etag: &str) -> String {
     const MARKS: [&str; 4] = ["-gzip\"", ";gzip\"", "-br\"", "-zstd\""];
     let unmarked = MARKS.iter().find_map(|mark| etag.strip_suffix(mark));

@@ -170,7 +170,7 @@ impl Crew {
         messages.spawn(finish(started, receipt, whole));
     }
 
-    /// A place for one fetch; `None` once nothing more is begun.
+    /// Returns a place for one fetch; `None` once nothing more is begun.
     async fn place(&self) -> Option<OwnedSemaphorePermit> {
         until(&self.stop, Arc::clone(&self.places).acquire_owned()).await?.ok()
     }
@@ -274,7 +274,7 @@ const SUSPECT_PATIENCE: Duration = Duration::from_secs(5);
 /// a fetch that took all of its time.
 const REMIND_EVERY: Duration = Duration::from_secs(2);
 
-/// When a suspect that waited without success comes again: not all of them at the same moment.
+/// Returns when a suspect that waited without success comes again: not all of them at the same moment.
 fn suspects_turn(draw: u64) -> Duration {
     Duration::from_millis(1_000 + draw % 4_000)
 }
@@ -282,7 +282,7 @@ fn suspects_turn(draw: u64) -> Duration {
 /// `worker.gentle`: the Windows RSS Platform's.
 const GENTLE_CONCURRENCY: usize = 4;
 
-/// The future's value, or `None` when stopped first.
+/// Returns the future's value, or `None` when stopped first.
 async fn until<F: Future>(stop: &CancellationToken, future: F) -> Option<F::Output> {
     tokio::select! {
         biased;

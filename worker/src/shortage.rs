@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use rustix::io::Errno;
 
-/// Whether this error of a connection attempt is a shortage of ours.
+/// Returns whether this error of a connection attempt is a shortage of ours.
 pub(crate) fn is_our_shortage(error: &io::Error, address: IpAddr) -> bool {
     match Errno::from_io_error(error) {
         Some(Errno::ADDRNOTAVAIL) => has_source_for(address),
@@ -15,7 +15,7 @@ pub(crate) fn is_our_shortage(error: &io::Error, address: IpAddr) -> bool {
     }
 }
 
-/// Whether this error of opening a socket is a shortage of ours.
+/// Returns whether this error of opening a socket is a shortage of ours.
 pub(crate) fn is_socket_shortage(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(is_shortage)
 }

@@ -28,8 +28,8 @@ impl TlsFailure {
     }
 }
 
-/// The client's side of TLS 1.2 and 1.3 with the machine's root certificates and `extra_roots`. The sessions of `servers`
-/// are remembered, so that the next poll of each needs no whole handshake.
+/// Returns the client's side of TLS 1.2 and 1.3 with the machine's root certificates and `extra_roots`. The sessions of
+/// `servers` are remembered, so that the next poll of each needs no whole handshake.
 pub(crate) fn client_config(extra_roots: &[CertificateDer<'static>], servers: usize) -> Result<ClientConfig, Error> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();

@@ -95,7 +95,7 @@ fn pages() -> Vec<(String, Vec<u8>)> {
     pages
 }
 
-/// The documents; those about files and hosts name this file and this address.
+/// Returns the documents; those about files and hosts name this file and this address.
 fn documents(file: &Path, address: &str) -> Vec<(&'static str, Vec<u8>)> {
     let items: String = (0..500_000).map(|n| format!("<item><guid>{n}</guid><title>a</title></item>")).collect();
     let attributes: String = (0..100_000).map(|n| format!(" a{n}=''")).collect();
@@ -235,8 +235,8 @@ const PAGE: usize = if cfg!(debug_assertions) { 150_000 } else { 7_900_000 };
 /// Processor time of each: a second for 20 MB. Small ones may cost more for their size, and everything without optimisation.
 const LONGEST_OF_LARGE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 5 } else { 1 });
 
-/// The cost of reading a document, and of looking for the feeds that it announces, as a fetch does with a document that
-/// is not a feed.
+/// Returns the cost of reading a document, and of looking for the feeds that it announces, as a fetch does with a
+/// document that is not a feed.
 fn cost(document: &str) -> Duration {
     let url = "https://example.org/feed".parse().unwrap();
     let begun = processor_time();

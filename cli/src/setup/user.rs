@@ -56,7 +56,8 @@ pub(super) fn is_server(url: &str) -> bool {
     !(url.starts_with("memory:") || url.starts_with("sqlite:"))
 }
 
-/// The setting for a role: the configured URL with this user and path in it, or one with `HOST` where nothing is configured.
+/// Returns the setting for a role: the configured URL with this user and path in it, or one with `HOST` where nothing
+/// is configured.
 pub(super) fn setting(configured: &str, variable: &str, user: &User, scheme: &str, path: &str) -> String {
     let login = format!("{}:{}", user.name, user.password.reveal());
     let known = is_server(configured).then(|| common::config::hosts_of(configured)).flatten();
@@ -70,7 +71,7 @@ pub(super) fn setting(configured: &str, variable: &str, user: &User, scheme: &st
     format!("{variable}={scheme}://{login}@{hosts}/{path}{query}")
 }
 
-/// The settings of both Redis servers, which may be one.
+/// Returns the settings of both Redis servers, which may be one.
 pub(super) fn redis_settings(config: &Config, user: &User) -> Vec<String> {
     let of = |url: &str, variable| setting(url, variable, user, "redis", path_of(url).unwrap_or_default());
     let gate = of(&config.gate.url, "FEEDFLEET_GATE__URL");

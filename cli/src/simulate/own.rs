@@ -69,7 +69,7 @@ pub(super) fn run(
 /// Multiples of `policy.price` that are drawn.
 const PRICES: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 
-/// How many feeds, and how many days.
+/// Returns how many feeds, and how many days.
 fn now_of(own: &Own) -> String {
     format!("{}, the last {:.1} days of their posts", words::counted(own.feeds as u64, "feed", "feeds"), own.days)
 }

@@ -23,7 +23,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A feed that says these words wherever a feed can say something.
+/// Returns a feed that says these words wherever a feed can say something.
 fn feed() -> String {
     let item = |(number, words): (usize, &&str)| {
         let text = escaped(words);
@@ -42,7 +42,7 @@ fn feed() -> String {
     )
 }
 
-/// A fleet in which everything that has a name is called so; returns the paths of its pages.
+/// Returns a fleet in which everything that has a name is called so; returns the paths of its pages.
 async fn fleet() -> (Fleet, tempfile::TempDir, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("fleet.toml");

@@ -8,7 +8,7 @@ use crate::fleet::Fleet;
 
 const TOKEN: &str = "0123456789abcdef0123";
 
-/// A fleet with a login, and a key for the secrets of subscriptions.
+/// Returns a fleet with a login, and a key for the secrets of subscriptions.
 async fn fleet() -> (Fleet, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("fleet.toml");

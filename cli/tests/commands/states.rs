@@ -23,7 +23,8 @@ async fn post(fleet: &Fleet, path: &str, body: &Value) {
     assert!(answer.status().is_success(), "{path}: {}", answer.text().await.unwrap());
 }
 
-/// A fleet with a feed in each state, in this order: read, boxed, gone, paused, merged, blacklisted, quarantined, held, new.
+/// Returns a fleet with a feed in each state, in this order: read, boxed, gone, paused, merged, blacklisted,
+/// quarantined, held, new.
 async fn in_all_states(data: &str) -> Fleet {
     let fleet = Fleet::start_at(data, "127.0.0.1:0", &[]).await;
     let page = "<html><link rel=alternate type=application/rss+xml href=/read><title>A page</title></html>";

@@ -74,7 +74,7 @@ impl Gate {
         self.line.call(name, lost, move || Ok(run(&mut common::lock(&server.0), world.now()))).await
     }
 
-    /// A host's limits as this gate has them.
+    /// Returns a host's limits as this gate has them.
     fn limits(&self, mut limits: HostLimits) -> HostLimits {
         let world = &self.line.world;
         if world.is_sabotaged(Sabotage::NoGap) {

@@ -225,7 +225,7 @@ impl Judge {
         wrong
     }
 
-    /// Whether a request is in flight.
+    /// Returns whether a request is in flight.
     pub(crate) fn is_anybody_asked(&self) -> bool {
         self.hosts.values().any(|host| !host.flights.is_empty())
     }
@@ -364,7 +364,7 @@ impl Judge {
         }
     }
 
-    /// The number of each feed's newest stored entry.
+    /// Returns the number of each feed's newest stored entry.
     pub(crate) fn newest(&self) -> BTreeMap<FeedId, u64> {
         self.feeds.iter().map(|(feed, known)| (*feed, known.newest)).collect()
     }
@@ -378,7 +378,7 @@ impl Judge {
         self.hash.finish()
     }
 
-    /// The history, for people.
+    /// Returns the history, for people.
     pub(crate) fn story(&self) -> String {
         let line = |(at, who, what): &(Timestamp, String, Happened)| format!("{at} {who}: {what:?}\n");
         self.history.iter().map(line).collect()

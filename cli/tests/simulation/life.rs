@@ -31,7 +31,7 @@ impl Server {
     /// The fleet's own.
     pub(crate) const ALL: [Server; 4] = [Server::Store, Server::Schedule, Server::Gate, Server::Queue];
 
-    /// How long its client waits for an answer before it gives up, as the real one does.
+    /// Returns how long its client waits for an answer before it gives up, as the real one does.
     pub(crate) fn patience(self) -> Duration {
         match self {
             Server::Store => Duration::from_secs(5),

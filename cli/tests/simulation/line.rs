@@ -40,7 +40,7 @@ pub(crate) trait Weather: Send {
     /// Returns how long a message is in transit.
     fn transit(&mut self) -> Duration;
 
-    /// How long connecting to an origin takes, and its answer.
+    /// Returns how long connecting to an origin takes, and its answer.
     fn fetch_times(&mut self) -> [Duration; 2];
 }
 

@@ -47,8 +47,8 @@ pub(crate) fn simulated<T>(life: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(life)
 }
 
-/// The life of a small fleet, in which one fault strikes: a scheduler and a worker, six feeds on three hosts, of which one
-/// throttles for a while.
+/// Runs the life of a small fleet, in which one fault strikes: a scheduler and a worker, six feeds on three hosts, of
+/// which one throttles for a while.
 pub(crate) fn small(weather: Box<dyn Weather>, relays: bool, sabotage: Option<Sabotage>) -> Verdict {
     small_life(weather, relays, sabotage, |_| None)
 }
@@ -87,7 +87,7 @@ pub(crate) fn throttle(fleet: &Fleet, host: &HostKey, from: Timestamp, lasts: Du
     origin.hosts.get_mut(host).expect("a host of the fleet").throttles = Some((from, from.after(lasts), rest));
 }
 
-/// The life of two workers with these errors of their clocks, on one host, which throttles for a while if it
+/// Runs the life of two workers with these errors of their clocks, on one host, which throttles for a while if it
 /// `throttles`. When the first request is in flight, no process can reach the queue for this long.
 pub(crate) fn pair(ahead: [i64; 2], queue_away: Duration, throttles: bool) -> Verdict {
     simulated(async move {
@@ -112,8 +112,9 @@ pub(crate) fn pair(ahead: [i64; 2], queue_away: Duration, throttles: bool) -> Ve
     })
 }
 
-/// The life of a small fleet whose store is away, whose scheduler claims nothing any more because of that, and whose store takes
-/// this long for each call after that. Returns what it resulted in, and how many requests it made in a minute of that.
+/// Runs the life of a small fleet whose store is away, whose scheduler claims nothing any more because of that, and
+/// whose store takes this long for each call after that. Returns the outcome, and how many requests it made in a minute
+/// of that.
 pub(crate) fn slow_store(late: Duration) -> (Verdict, u64) {
     simulated(async move {
         let (deaths, died) = mpsc::unbounded_channel();
@@ -135,7 +136,7 @@ pub(crate) fn slow_store(late: Duration) -> (Verdict, u64) {
     })
 }
 
-/// The life of a whole fleet with everything that may happen to it.
+/// Runs the life of a whole fleet with everything that may happen to it.
 pub(crate) fn whole(seed: u64) -> Verdict {
     simulated(async move {
         let mut random = StdRng::seed_from_u64(seed);

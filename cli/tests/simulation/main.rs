@@ -28,7 +28,7 @@ use crate::rules::Counts;
 use crate::weather::{Calm, Plan, Planned};
 use crate::world::Sabotage;
 
-/// A number from the environment, or the short form's.
+/// Returns a number from the environment, or the short form's.
 fn number(name: &str, short: u64) -> u64 {
     std::env::var(name)
         .map_or(short, |text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text}")))

@@ -44,7 +44,7 @@ pub(crate) struct FeedScript {
 }
 
 impl FeedScript {
-    /// A harmless feed on its own host.
+    /// Returns a harmless feed on its own host.
     pub(crate) fn every(every: Duration) -> Self {
         FeedScript { every, deadly: false, leads_to: None }
     }
@@ -58,14 +58,14 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// The number of a feed's newest entry at that time; the first is there from the beginning.
+    /// Returns the number of a feed's newest entry at that time; the first is there from the beginning.
     pub(crate) fn newest(&self, feed: FeedId, begun: Timestamp, now: Timestamp) -> u64 {
         let every = self.feeds[&feed].every;
         1 + u64::try_from(now.since(begun).as_millis() / every.as_millis()).expect("a simulation is short")
     }
 }
 
-/// The identity of a feed's entry.
+/// Returns the identity of a feed's entry.
 pub(crate) fn entry_id(number: u64) -> String {
     format!("entry-{number:06}")
 }

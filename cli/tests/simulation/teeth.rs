@@ -23,7 +23,7 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A fleet of six feeds on three hosts that has not begun. Its messages carry one job each.
+/// Returns a fleet of six feeds on three hosts that has not begun. Its messages carry one job each.
 fn fleet(weather: Box<dyn Weather>, sabotage: Option<Sabotage>) -> Fleet {
     let (deaths, died) = mpsc::unbounded_channel();
     let mut config = config();
@@ -56,8 +56,8 @@ fn latched(sabotage: Option<Sabotage>) -> Verdict {
     })
 }
 
-/// A scheduler and a worker live for this time in this weather. All feeds are due when they begin, and one host throttles at first. The
-/// worker starts later.
+/// Runs a scheduler and a worker for this time in this weather. All feeds are due when they begin, and one host
+/// throttles at first. The worker starts later.
 fn lives(weather: Box<dyn Weather>, late: Duration, lasts: Duration, sabotage: Option<Sabotage>) -> Verdict {
     simulated(async move {
         let mut fleet = fleet(weather, sabotage);

@@ -106,7 +106,7 @@ pub(crate) fn config() -> Config {
     config
 }
 
-/// The two leases of a fleet together.
+/// Returns the two leases of a fleet together.
 pub(crate) fn lease(config: &Config) -> Duration {
     config.scheduler.queue_lease + config.scheduler.fetch_lease
 }
@@ -141,7 +141,7 @@ impl World {
         })
     }
 
-    /// The true time.
+    /// Returns the true time.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -150,7 +150,7 @@ impl World {
         Timestamp::from_millis(EPOCH)
     }
 
-    /// The clock of a process, with this error in milliseconds.
+    /// Returns the clock of a process, with this error in milliseconds.
     pub(crate) fn clock(&self, ahead: i64) -> SimulatedClock {
         SimulatedClock { ahead, ..self.clock }
     }
@@ -190,7 +190,7 @@ impl World {
         common::lock(&self.weather).transit()
     }
 
-    /// How long connecting and answering take.
+    /// Returns how long connecting and answering take.
     pub(crate) fn fetch_times(&self) -> [Duration; 2] {
         common::lock(&self.weather).fetch_times()
     }

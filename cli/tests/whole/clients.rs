@@ -25,7 +25,7 @@ fn run(home: &Home, program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) ->
     text(&output.stdout)
 }
 
-/// A fleet without feeds, and an origin with one.
+/// Returns a fleet without feeds, and an origin with one.
 async fn fleet(home: &Home) -> (Origin, String, crate::harness::Fleet) {
     let origin = Origin::listen(&loopback(1, 0)).await.unwrap();
     origin.set("/feed", Script::feed(Feed::rss().initial(3)));

@@ -215,7 +215,7 @@ impl Sources {
         length
     }
 
-    /// What a path names from inside a module, if that is in this crate. `left` bounds chains of re-exports.
+    /// Returns what a path names from inside a module, if that is in this crate. `left` bounds chains of re-exports.
     fn resolve(&self, from: usize, path: &[String], left: usize) -> Option<Target> {
         let (first, rest) = path.split_first()?;
         let start = match first.as_str() {
@@ -294,7 +294,7 @@ impl Sources {
         crates
     }
 
-    /// A shortest cycle of imports, a line an import.
+    /// Returns a shortest cycle of imports, a line an import.
     fn cycle(&self) -> Option<String> {
         let imports = self.imports();
         let cycles = imports.keys().filter_map(|start| shortest_way_back(&imports, start));
@@ -304,7 +304,7 @@ impl Sources {
     }
 }
 
-/// The shortest cycle through a file, in the order of the imports.
+/// Returns the shortest cycle through a file, in the order of the imports.
 fn shortest_way_back<'a>(
     imports: &BTreeMap<&'a str, BTreeMap<&'a str, String>>,
     start: &'a str,
@@ -341,7 +341,7 @@ pub(crate) fn is_sign(token: &TokenTree, sign: char) -> bool {
     matches!(token, TokenTree::Punct(found) if found.as_char() == sign)
 }
 
-/// The inside of the outer attribute that these tokens begin with.
+/// Returns the inside of the outer attribute that these tokens begin with.
 fn attribute(tokens: &[TokenTree]) -> Option<String> {
     match tokens {
         [sign, TokenTree::Group(group), ..] if is_sign(sign, '#') && group.delimiter() == Delimiter::Bracket => {
@@ -357,7 +357,8 @@ fn is_for_tests(attribute: &str) -> bool {
     condition == "test" || condition.starts_with("cfg(") && condition.contains("test")
 }
 
-/// How many tokens the item takes that these begin with: up to its `;` or its body, further attributes included.
+/// Returns how many tokens the item takes that these begin with: up to its `;` or its body, further attributes
+/// included.
 fn item_length(tokens: &[TokenTree]) -> usize {
     let ends = |token: &TokenTree| {
         is_sign(token, ';') || matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
@@ -365,7 +366,7 @@ fn item_length(tokens: &[TokenTree]) -> usize {
     tokens.iter().position(ends).map_or(tokens.len(), |last| last + 1)
 }
 
-/// The path of two words or more that these tokens begin with, and how many tokens it takes.
+/// Returns the path of two words or more that these tokens begin with, and how many tokens it takes.
 fn path(tokens: &[TokenTree]) -> Option<(Vec<String>, usize)> {
     let mut path = vec![word(tokens)?];
     let mut length = 1;
@@ -416,7 +417,7 @@ fn use_tree(tokens: &[TokenTree], before: &[String], public: bool, uses: &mut Ve
     uses.push(Use { path, name: renamed.unwrap_or(name), public });
 }
 
-/// A small crate on disk.
+/// Returns a small crate on disk.
 fn sample(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {

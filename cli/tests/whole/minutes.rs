@@ -61,7 +61,7 @@ fn minute(at: Timestamp) -> usize {
     usize::try_from(at.millis().rem_euclid(3_600_000) / 60_000).unwrap()
 }
 
-/// The first four of an hour, and the first of each five.
+/// Returns true for the first four minutes of an hour, and the first of each five.
 fn is_hot(minute: usize) -> bool {
     minute < 4 || minute.is_multiple_of(5)
 }

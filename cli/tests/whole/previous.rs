@@ -45,7 +45,7 @@ async fn ids(fleet: &Fleet) -> BTreeMap<(String, String), String> {
     ids
 }
 
-/// The events after this one.
+/// Returns the events after this one.
 async fn events(fleet: &Fleet, after: &Value) -> Vec<Value> {
     let request = fleet.client.get(format!("{}/api/v1/events?after={after}&limit=1000", fleet.api));
     let answer = request.header("accept", "application/json").send().await.unwrap();

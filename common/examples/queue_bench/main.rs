@@ -137,7 +137,7 @@ fn cpu() -> anyhow::Result<f64> {
     Ok(ticks.sum::<f64>() / 100.0)
 }
 
-/// A job of a feed with two validators and twenty known entries.
+/// Returns a job of a feed with two validators and twenty known entries.
 fn job(n: usize) -> anyhow::Result<FetchJob> {
     let known = (0..20).map(|entry| common::entry::Fingerprint(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(entry + 1)));
     Ok(FetchJob {

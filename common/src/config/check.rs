@@ -70,7 +70,7 @@ impl Refusals {
 }
 
 impl Config {
-    /// What is wrong with the values taken together; empty when all is well.
+    /// Returns what is wrong with the values taken together; empty when all is well.
     pub fn check(&self) -> Vec<Refusal> {
         let mut refusals = Refusals::default();
         self.check_backends(&mut refusals);
@@ -288,7 +288,7 @@ fn is_port_range(text: &str) -> bool {
     }
 }
 
-/// The name of a rule among the settings.
+/// Returns the name of a rule among the settings.
 pub(super) fn host_rule_key(domain: &str) -> String {
     format!("host_rule.\"{domain}\"")
 }

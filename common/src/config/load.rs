@@ -183,7 +183,7 @@ impl Layers {
         }
     }
 
-    /// Why the key cannot have the value, judged with every other key at its default.
+    /// Returns why the key cannot have the value, judged with every other key at its default.
     fn refusal(&self, key: &str, value: &Value, default: &Value) -> Option<String> {
         let mut tree = tree_of(self.defaults.iter());
         insert(&mut tree, key, value.clone());
@@ -352,7 +352,7 @@ fn unknown_key<'a>(key: &str, from: &Source, known: impl Iterator<Item = &'a str
     Problem::UnknownKey { name, from: from.clone(), nearest }
 }
 
-/// The environment variable that sets a key.
+/// Returns the environment variable that sets a key.
 fn variable_of(key: &str) -> String {
     format!("FEEDFLEET_{}", key.replace('.', "__").to_ascii_uppercase())
 }
@@ -363,7 +363,7 @@ fn syntax_problem(path: &Path, text: &str, error: &toml::de::Error) -> Problem {
     Problem::Syntax { path: path.to_owned(), line, message: error.message().to_owned() }
 }
 
-/// The value without what must not be shown.
+/// Returns the value without what must not be shown.
 fn masked(key: &str, value: Value) -> Value {
     match value {
         Value::Array(tokens) if key == "api.tokens" => {

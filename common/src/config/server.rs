@@ -13,7 +13,7 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// The server at `url`, its certificate checked with the system's authorities.
+    /// Returns the server at `url`, its certificate checked with the system's authorities.
     pub fn at(url: &str) -> Self {
         ServerConfig {
             url: url.to_owned(),
@@ -23,7 +23,7 @@ impl ServerConfig {
         }
     }
 
-    /// The URL once for each of its hosts, in their order: all drivers read URLs of one host.
+    /// Returns the URL once for each of its hosts, in their order: all drivers read URLs of one host.
     pub fn urls(&self) -> Vec<String> {
         match hosts_of(&self.url) {
             Some((before, hosts, after)) => hosts.iter().map(|host| format!("{before}{host}{after}")).collect(),
@@ -44,7 +44,7 @@ pub struct ScheduleConfig {
 }
 
 impl ScheduleConfig {
-    /// The server that keeps the schedule.
+    /// Returns the server that keeps the schedule.
     pub fn server(&self) -> ServerConfig {
         ServerConfig {
             url: self.url.clone(),
@@ -55,8 +55,8 @@ impl ScheduleConfig {
     }
 }
 
-/// The URL's text before its hosts, the hosts that commas separate, each perhaps with a port, and the text after them; `None`
-/// for a URL without hosts.
+/// Returns the URL's text before its hosts, the hosts that commas separate, each perhaps with a port, and the text
+/// after them; `None` for a URL without hosts.
 pub fn hosts_of(url: &str) -> Option<(&str, Vec<&str>, &str)> {
     let start = url.find("://")? + 3;
     let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |length| start + length);

@@ -9,7 +9,7 @@ const LISTED: &str = include_str!("tracking.txt");
 /// Addresses that lead to addresses that lead on.
 const MAX_STEPS: usize = 4;
 
-/// The address without tracking, AMP and redirects that name their target; `None` when it is that already.
+/// Returns the address without tracking, AMP and redirects that name their target; `None` when it is that already.
 pub fn canonical_url(address: &str) -> Option<String> {
     // most have nothing that could be removed
     if !address.contains('?') && !address.contains("amp") {
@@ -29,7 +29,7 @@ fn lines() -> impl Iterator<Item = &'static str> {
     LISTED.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Where an address of a service that only leads on leads.
+/// Returns the target of an address of a service that only redirects.
 fn target(url: &Url) -> Option<Url> {
     let host = url.host_str()?;
     let redirects = lines().filter_map(|line| line.strip_prefix("redirect "));
@@ -44,7 +44,7 @@ fn target(url: &Url) -> Option<Url> {
     })
 }
 
-/// The page behind an AMP cache: `www.google.com/amp/s/HOST/PATH`, `HOST.cdn.ampproject.org/c/s/HOST/PATH`.
+/// Returns the page behind an AMP cache: `www.google.com/amp/s/HOST/PATH`, `HOST.cdn.ampproject.org/c/s/HOST/PATH`.
 fn behind_cache(url: &Url) -> Option<Url> {
     let host = url.host_str()?;
     let path = if host == "www.google.com" {

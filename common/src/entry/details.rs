@@ -334,7 +334,7 @@ impl Number {
         number.is_finite().then_some(Number(number))
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> f64 {
         self.0
     }

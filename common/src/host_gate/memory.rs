@@ -33,8 +33,8 @@ struct Memory {
 }
 
 impl MemoryGate {
-    /// A closed gate. `born` is when the earlier process may have sent its last request: now, or [`Timestamp::EPOCH`]
-    /// in an installation that never sent one.
+    /// Returns a closed gate. `born` is when the earlier process may have sent its last request: now, or
+    /// [`Timestamp::EPOCH`] in an installation that never sent one.
     pub fn new(born: Timestamp) -> Self {
         MemoryGate { memory: Mutex::new(Memory { state: GateState::new(born), journal: None, rules: None }) }
     }

@@ -265,8 +265,8 @@ pub trait GateUpkeep: Send + Sync {
     /// Shows the rules that operators set to all workers, in place of what was shown before. Cheap when they are the same.
     async fn show_rules(&self, rules: &str) -> Result<(), GateError>;
 
-    /// The rules that are shown; `None` when these are the `known` ones, or when none are: a gate that lost its memory shows
-    /// none until a scheduler shows them again.
+    /// Returns the rules that are shown; `None` when these are the `known` ones, or when none are: a gate that lost its
+    /// memory shows none until a scheduler shows them again.
     async fn shown_rules(&self, known: Option<&str>) -> Result<Option<String>, GateError>;
 
     /// `Some` while the gate has lost its memory and the holds must be loaded again.
@@ -299,7 +299,7 @@ pub trait GateUpkeep: Send + Sync {
         self.check(clock).await
     }
 
-    /// Hosts that are held or blocked now.
+    /// Returns hosts that are held or blocked now.
     async fn held(&self, now: Timestamp) -> Result<usize, GateError>;
 }
 

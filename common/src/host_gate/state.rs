@@ -91,7 +91,7 @@ impl Host {
         self.held_until.max(self.blocked_until) > now
     }
 
-    /// Until when a start must wait for hold, block and gap; `None`: it may start now.
+    /// Returns until when a start must wait for hold, block and gap; `None`: it may start now.
     fn start_refused_until(&self, limits: HostLimits, born: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let held = self.held_until.max(self.blocked_until);
         let earliest = held.max(allowed_from(self.started, limits)).max(born.after(limits.gap));
@@ -106,7 +106,7 @@ impl Host {
 }
 
 impl GateState {
-    /// A closed gate that knows nothing; `born` as in [`super::memory::MemoryGate::new`].
+    /// Returns a closed gate that knows nothing; `born` as in [`super::memory::MemoryGate::new`].
     pub fn new(born: Timestamp) -> Self {
         GateState {
             born,

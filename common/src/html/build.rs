@@ -212,7 +212,7 @@ impl Feeder<'_> {
     }
 }
 
-/// Where the name is of the tag that these bytes begin with.
+/// Returns where the name of the tag is that these bytes begin with.
 fn tag_begins(bytes: &[u8]) -> Option<usize> {
     let name = match bytes {
         [b'<', b'/', ..] => 2,
@@ -286,7 +286,7 @@ impl Builder {
         self.work(parent.map_or(0, |parent| u64::from(tree.nodes[parent.0].children) / 2));
     }
 
-    /// The node to be put in; text is added to the text `before` if there is one, and no node then.
+    /// Returns the node to be put in; text is added to the text `before` if there is one, and no node then.
     fn node(&self, new: NodeOrText<NodeId>, before: Option<NodeId>) -> Option<NodeId> {
         let mut tree = self.tree.borrow_mut();
         let text = match new {

@@ -77,17 +77,17 @@ impl Tree {
         NodeId(0)
     }
 
-    /// The tree's nodes and the bytes of their texts and attributes: what a walk through all of it takes.
+    /// Returns the tree's nodes and the bytes of their texts and attributes: what a walk through all of it takes.
     pub fn size(&self) -> usize {
         self.nodes.len() + self.bytes
     }
 
-    /// What a node is.
+    /// Returns what a node is.
     pub fn content(&self, node: NodeId) -> &Content {
         &self.nodes[node.0].content
     }
 
-    /// An element's local name; empty for other nodes.
+    /// Returns an element's local name; empty for other nodes.
     pub fn name(&self, node: NodeId) -> &str {
         match self.content(node) {
             Content::Element(name, ..) => &name.local,
@@ -95,13 +95,13 @@ impl Tree {
         }
     }
 
-    /// An element's attribute.
+    /// Returns an element's attribute.
     pub fn attribute(&self, node: NodeId, name: &str) -> Option<&str> {
         let Content::Element(_, attributes, _) = self.content(node) else { return None };
         attributes.iter().find(|attribute| &*attribute.name.local == name).map(|attribute| &*attribute.value)
     }
 
-    /// An element's attributes.
+    /// Returns an element's attributes.
     pub fn attributes(&self, node: NodeId) -> impl Iterator<Item = (&str, &str)> {
         let attributes = match self.content(node) {
             Content::Element(_, attributes, _) => attributes.as_slice(),
@@ -110,12 +110,13 @@ impl Tree {
         attributes.iter().map(|attribute| (&*attribute.name.local, &*attribute.value))
     }
 
-    /// A node's children, in order.
+    /// Returns a node's children, in order.
     pub fn children(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
         std::iter::successors(self.nodes[node.0].first_child, |child| self.nodes[child.0].next)
     }
 
-    /// The node after `node` in the document's order, inside of `within`; with `descend` the first child comes first.
+    /// Returns the node after `node` in the document's order, inside of `within`; with `descend` the first child comes
+    /// first.
     pub fn after(&self, node: NodeId, within: NodeId, descend: bool) -> Option<NodeId> {
         if descend && let Some(child) = self.nodes[node.0].first_child {
             return Some(child);
@@ -130,7 +131,7 @@ impl Tree {
         None
     }
 
-    /// All nodes inside of one, in the document's order.
+    /// Returns all nodes inside of one, in the document's order.
     pub fn inside(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
         std::iter::successors(self.after(node, node, true), move |next| self.after(*next, node, true))
     }

@@ -41,7 +41,7 @@ pub(super) const MAX_ATTRIBUTES: usize = 256;
 pub(super) const MAX_BYTES: usize = 1024 * 1024;
 
 impl Tag {
-    /// A tag whose name begins with the next byte.
+    /// Returns a tag whose name begins with the next byte.
     pub(super) fn new() -> Self {
         Tag { state: State::Name, attributes: 0, bytes: 0 }
     }
@@ -70,7 +70,7 @@ impl Tag {
 }
 
 impl State {
-    /// The state behind a byte; `None` behind the tag.
+    /// Returns the state behind a byte; `None` behind the tag.
     fn after(self, byte: u8) -> Option<State> {
         let is_space = matches!(byte, b'\t' | b'\n' | b'\r' | b'\x0C' | b' ');
         let next = match (self, byte) {

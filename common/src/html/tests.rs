@@ -12,7 +12,7 @@ use crate::testing::{assert_linear, processor_time};
 
 const LIMITS: TreeLimits = TreeLimits { max_nodes: 50_000, max_depth: 300, max_bytes: 4_000_000, deadline: None };
 
-/// The tree as text: `div(p("x"))`.
+/// Returns the tree as text: `div(p("x"))`.
 fn shown(tree: &Tree, node: NodeId) -> String {
     let children: Vec<String> = tree.children(node).map(|child| shown(tree, child)).collect();
     match tree.content(node) {
@@ -219,7 +219,7 @@ fn building_ends_at_the_deadline() {
     assert!(Tree::of_document(&page, to_come).is_ok());
 }
 
-/// A tree written by html5ever's own serialiser.
+/// Returns a tree written by html5ever's own serialiser.
 fn written_by_html5ever(tree: &Tree, within: NodeId) -> String {
     fn children(tree: &Tree, within: NodeId, to: &mut impl Serializer) -> io::Result<()> {
         for node in tree.children(within) {

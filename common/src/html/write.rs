@@ -55,8 +55,8 @@ impl Tree {
         html
     }
 
-    /// What html5ever's serialiser would take for the tree, in bytes looked at: for each `&` and each byte 0xC2 (with which a
-    /// no-break space begins) it may look through the rest of the text.
+    /// Returns what html5ever's serialiser would take for the tree, in bytes looked at: for each `&` and each byte 0xC2
+    /// (with which a no-break space begins) it may look through the rest of the text.
     pub fn serialising_cost(&self) -> usize {
         let cost = |text: &str| {
             let stops = text.bytes().filter(|byte| matches!(byte, b'&' | 0xC2)).count();

@@ -31,7 +31,7 @@ pub(super) fn apply(plan: &mut Plan, avoid: bool, draw: f64) -> bool {
     true
 }
 
-/// The open minutes between `from` and the end of the window, the first one cut to what is left of it.
+/// Returns the open minutes between `from` and the end of the window, the first one cut to what is left of it.
 fn open_parts(from: Timestamp, window: Window, avoid: bool) -> impl Iterator<Item = (Timestamp, Timestamp)> {
     let (first, end) = (from.millis().div_euclid(MINUTE), window.end());
     let minutes = first..=end.millis().div_euclid(MINUTE);

@@ -42,7 +42,7 @@ macro_rules! queue_conformance {
     };
 }
 
-/// A report that differs by `n`.
+/// Returns a report that differs by `n`.
 pub fn report(n: i64) -> FetchReport {
     FetchReport {
         duration: Duration::from_millis(5),
@@ -58,7 +58,7 @@ pub fn report(n: i64) -> FetchReport {
     }
 }
 
-/// A job that differs by `n`.
+/// Returns a job that differs by `n`.
 pub fn job(n: i64) -> FetchJob {
     FetchJob {
         credentials: None,

@@ -21,7 +21,7 @@ pub struct JobsAndLogins {
 }
 
 impl JobsAndLogins {
-    /// The queue of jobs, and that of jobs with logins.
+    /// Returns the queue of jobs, and that of jobs with logins.
     pub fn new(jobs: Arc<dyn Queue<FetchJob>>, logins: Arc<dyn Queue<FetchJob>>) -> Self {
         JobsAndLogins { jobs, logins, consumed: AtomicBool::new(false) }
     }
@@ -62,7 +62,8 @@ impl Queue<FetchJob> for JobsAndLogins {
         self.jobs.blocked()
     }
 
-    /// The first queue's: the second one is missing while schedulers of an earlier version run, and nothing waits in it then.
+    /// Checks the first queue: the second one is missing while schedulers of an earlier version run, and nothing waits
+    /// in it then.
     async fn check(&self) -> Result<(), QueueError> {
         self.jobs.check().await
     }

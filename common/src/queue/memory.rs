@@ -41,7 +41,7 @@ struct Stored<T> {
 }
 
 impl<T: Message> MemoryQueue<T> {
-    /// An empty queue that holds up to `capacity` bytes of messages; a larger message passes when it is alone.
+    /// Returns an empty queue that holds up to `capacity` bytes of messages; a larger message passes when it is alone.
     pub fn new(capacity: usize) -> Self {
         let state = State { waiting: VecDeque::new(), items: 0, bytes: 0, dead_total: 0 };
         let shared = Shared { state: Mutex::new(state), capacity, arrived: Notify::new(), left: Notify::new() };

@@ -82,7 +82,7 @@ struct Envelope<T> {
     items: Vec<T>,
 }
 
-/// A batch as the bytes of one message.
+/// Returns a batch as the bytes of one message.
 pub fn encode<T: Message>(items: &[T]) -> Result<Vec<u8>, QueueError> {
     let envelope = EnvelopeRef { v: MESSAGE_VERSION, items };
     serde_json::to_vec(&envelope).map_err(|source| QueueError::backend("encode a message", source))
@@ -94,7 +94,7 @@ struct EnvelopeRef<'a, T> {
     items: &'a [T],
 }
 
-/// The batch in a message's bytes, of a version up to [`NEWEST_READABLE`].
+/// Returns the batch in a message's bytes, of a version up to [`NEWEST_READABLE`].
 pub fn decode<T: Message>(bytes: &[u8]) -> Result<Vec<T>, QueueError> {
     match serde_json::from_slice::<Envelope<T>>(bytes) {
         Ok(envelope) if envelope.v <= NEWEST_READABLE => Ok(envelope.items),
@@ -146,7 +146,7 @@ pub enum QueueError {
 }
 
 impl QueueError {
-    /// A backend's error with what was being attempted.
+    /// Returns a backend's error with what was being attempted.
     pub fn backend(action: &'static str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         QueueError::Backend { action, source: source.into() }
     }
@@ -168,7 +168,7 @@ pub trait Queue<T: Message>: Send + Sync {
     /// Publishes one message with these items and waits until it is safe.
     async fn publish(&self, items: &[T]) -> Result<(), QueueError>;
 
-    /// The next message; waits for one.
+    /// Returns the next message; waits for one.
     async fn receive(&self) -> Result<Delivery<T>, QueueError>;
 
     /// For a consumer that cannot work on what arrives: returns the messages that were prefetched but not taken, and
@@ -176,15 +176,15 @@ pub trait Queue<T: Message>: Send + Sync {
     /// while another task receives.
     async fn pause(&self);
 
-    /// What waits.
+    /// Returns what waits.
     async fn depth(&self) -> Result<QueueDepth, QueueError>;
 
-    /// Why its server accepts no messages at present, if it said so; sends no request.
+    /// Returns why its server accepts no messages at present, if it said so; sends no request.
     fn blocked(&self) -> Option<String> {
         None
     }
 
-    /// The queue can be reached: readiness depends on it.
+    /// Checks that the queue can be reached: readiness depends on it.
     async fn check(&self) -> Result<(), QueueError>;
 }
 
@@ -200,7 +200,7 @@ pub struct Delivery<T> {
 }
 
 impl<T> Delivery<T> {
-    /// A delivery whose receipt does the acking.
+    /// Returns a delivery whose receipt does the acking.
     pub fn new(items: Vec<T>, redelivered: bool, receipt: Box<dyn Receipt>) -> Self {
         Delivery { items, redelivered, arrived: Instant::now(), receipt }
     }
@@ -211,7 +211,7 @@ impl<T> Delivery<T> {
         Delivery { arrived, ..self }
     }
 
-    /// The message is dealt with, for good.
+    /// Acknowledges the message: it is not delivered again.
     pub async fn ack(self) -> Result<(), QueueError> {
         self.receipt.ack().await
     }

@@ -180,7 +180,8 @@ impl Node {
         Err(error)
     }
 
-    /// The connection, made now if there is none. Attempts are spaced: between two of them all calls fail at once.
+    /// Returns the connection, made now if there is none. Attempts are spaced: between two of them all calls fail at
+    /// once.
     async fn link(&self) -> Result<Link, ServerError> {
         if let Some(link) = &*self.current() {
             return Ok(link.clone());

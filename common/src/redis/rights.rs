@@ -43,7 +43,8 @@ pub fn of_worker(namespace: &str) -> Vec<String> {
     rules(keys(namespace, "gate").into_iter(), CONNECTION.iter().chain(&GATE))
 }
 
-/// The keys of one part: in one slot of a cluster, or spread over several, where more follows the namespace in the braces.
+/// Returns the keys of one part: in one slot of a cluster, or spread over several, where more follows the namespace in
+/// the braces.
 fn keys(namespace: &str, part: &str) -> [String; 2] {
     [format!("~{{{namespace}}}:{part}:*"), format!("~{{{namespace}:*}}:{part}:*")]
 }
@@ -109,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// What the scripts of a folder call, of the tree and not of the binary: an unused file counts too.
+    /// Returns what the scripts of a folder call, of the tree and not of the binary: an unused file counts too.
     fn called(folder: &str) -> BTreeSet<String> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         let mut called = BTreeSet::new();

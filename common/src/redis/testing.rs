@@ -23,13 +23,14 @@ use crate::testing::Port;
 /// Far beyond what a loaded machine needs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A client that has time: a test on a busy machine may be away in the middle of a call for longer than a worker may.
+/// Returns a client that has time: a test on a busy machine may be away in the middle of a call for longer than a
+/// worker may.
 pub(super) fn patient(url: &str, namespace: &str) -> RedisServer {
     let limits = Limits { call: PATIENCE, connect: PATIENCE / 2 };
     RedisServer::connect_within(limits, &ServerConfig::at(url), namespace).unwrap()
 }
 
-/// A name that no other test has.
+/// Returns a name that no other test has.
 fn fresh_name() -> String {
     format!("test-{:016x}", rand::rng().random::<u64>())
 }
@@ -57,7 +58,7 @@ pub struct PrivateServer {
 }
 
 impl PrivateServer {
-    /// A server that does not run yet.
+    /// Returns a server that does not run yet.
     pub fn stopped(arguments: &[&str]) -> Self {
         let reserved = Port::reserved();
         let folder = std::env::temp_dir().join(fresh_name());
@@ -67,7 +68,7 @@ impl PrivateServer {
         PrivateServer { port, tls: false, folder, arguments, config: None, process: None, _reserved: reserved }
     }
 
-    /// A server that answers.
+    /// Returns a server that answers.
     pub fn started(arguments: &[&str]) -> Self {
         let mut server = Self::stopped(arguments);
         server.start();
@@ -94,7 +95,7 @@ impl PrivateServer {
         }
     }
 
-    /// Its URL, without user.
+    /// Returns its URL, without user.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
@@ -104,7 +105,7 @@ impl PrivateServer {
         patient(&self.url(), namespace)
     }
 
-    /// A sentinel with these lines in its configuration.
+    /// Returns a sentinel with these lines in its configuration.
     pub fn sentinel(lines: &str) -> Self {
         let mut server = Self::stopped(&["--sentinel"]);
         let config = server.folder.join("sentinel.conf");
@@ -135,7 +136,7 @@ impl PrivateServer {
         assert!(Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status().unwrap().success());
     }
 
-    /// Whether it was started, and not killed since then. A frozen one does.
+    /// Returns whether it was started, and not killed since then. A frozen one does.
     pub fn is_running(&self) -> bool {
         self.process.is_some()
     }
@@ -179,7 +180,7 @@ struct ProxyFaults {
 }
 
 impl CuttingProxy {
-    /// A proxy before the server on this port of this machine.
+    /// Returns a proxy before the server on this port of this machine.
     pub async fn before(server: u16) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -196,12 +197,12 @@ impl CuttingProxy {
         CuttingProxy { port, faults, task }
     }
 
-    /// The URL of the server as seen through the proxy.
+    /// Returns the URL of the server as seen through the proxy.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// A connection through it.
+    /// Returns a connection through it.
     pub fn client(&self, namespace: &str) -> RedisServer {
         patient(&self.url(), namespace)
     }
@@ -211,7 +212,7 @@ impl CuttingProxy {
         self.faults.cut.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the answer that was to be dropped has passed.
+    /// Returns whether the answer that was to be dropped has passed.
     pub fn has_cut(&self) -> bool {
         !self.faults.cut.load(Ordering::SeqCst)
     }

@@ -29,7 +29,7 @@ async fn back(server: &RedisServer) {
     }
 }
 
-/// The future's result, and how long it took, less the time for which we stood still.
+/// Returns the future's result, and how long it took, less the time for which we stood still.
 async fn timed<T>(stalls: &Stalls, future: impl Future<Output = T>) -> (T, Duration) {
     let (start, before) = (Instant::now(), stalls.so_far());
     let result = future.await;
@@ -39,7 +39,7 @@ async fn timed<T>(stalls: &Stalls, future: impl Future<Output = T>) -> (T, Durat
     (result, took.saturating_sub(stalls.so_far() - before))
 }
 
-/// A client as the program has it, with little patience.
+/// Returns a client as the program has it, with little patience.
 fn hurried(private: &PrivateServer, namespace: &str) -> RedisServer {
     RedisServer::connect(&ServerConfig::at(&private.url()), namespace).unwrap()
 }
@@ -167,7 +167,7 @@ async fn a_wrong_password_is_told_as_such() {
     assert!(told.contains("password") || told.contains("auth"), "{told}");
 }
 
-/// An error with its sources, as it is logged.
+/// Returns an error with its sources, as it is logged.
 fn sources(error: &dyn std::error::Error) -> Vec<String> {
     std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect()
 }

@@ -95,7 +95,7 @@ pub(super) fn live(posts: &[f64], until: f64, has_archive: bool, config: &Policy
 }
 
 impl Feed<'_> {
-    /// The page with this number of a feed that has posted this many entries, 0 for the feed itself.
+    /// Returns the page with this number of a feed that has posted this many entries, 0 for the feed itself.
     fn page(&self, posted: usize, number: usize, known: &KnownEntries) -> Document {
         let end = posted.saturating_sub(number * WINDOW);
         let start = end.saturating_sub(WINDOW);

@@ -115,13 +115,13 @@ fn longest_pause(posts: &[f64]) -> f64 {
     posts.windows(2).map(|pair| pair[1] - pair[0]).fold(TOGETHER, f64::max)
 }
 
-/// The median gap between posts, without gaps inside a group of posts.
+/// Returns the median gap between posts, without gaps inside a group of posts.
 fn usual_gap(posts: &[f64]) -> f64 {
     let gaps = posts.windows(2).map(|pair| pair[1] - pair[0]).filter(|gap| *gap >= TOGETHER);
     median(gaps.collect()).max(TOGETHER)
 }
 
-/// The upper median; 0 of nothing.
+/// Returns the upper median; 0 of nothing.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)

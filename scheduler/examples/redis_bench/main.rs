@@ -118,7 +118,7 @@ fn slot(now: Timestamp, feed: i64) -> Slot {
     Slot { feed: FeedId(feed), due_at: due(now, feed), band: Band::Steady }
 }
 
-/// All of them due in the last hour, in no order.
+/// Returns all of them due in the last hour, in no order.
 fn due(now: Timestamp, feed: i64) -> Timestamp {
     Timestamp::from_millis(now.millis() - 1 - feed * 61_803 % 3_600_000)
 }

@@ -114,7 +114,7 @@ async fn times(connections: &mut [MultiplexedConnection]) -> anyhow::Result<Vec<
     Ok(times)
 }
 
-/// Feeds a second, and how long each claim took.
+/// Returns feeds a second, and how long each claim took.
 async fn claim(schedule: &Arc<RedisSchedule>, claimers: usize, now: Timestamp) -> anyhow::Result<(f64, Vec<Duration>)> {
     let begun = Instant::now();
     let mut claiming = tokio::task::JoinSet::new();

@@ -56,7 +56,7 @@ impl Bare {
     }
 }
 
-/// The bare part's row for a verdict: what it costs to make it is not measured.
+/// Returns the bare part's row for a verdict: what it costs to make it is not measured.
 pub(crate) fn row(verdict: &Verdict) -> anyhow::Result<Row> {
     let mut terms = Vec::new();
     for term in verdict.decision.terms.iter() {

@@ -23,7 +23,7 @@ impl Amount {
         })
     }
 
-    /// The number of the last event that was stored.
+    /// Returns the number of the last event that was stored.
     pub(crate) fn last_event(self) -> i64 {
         self.entries
     }

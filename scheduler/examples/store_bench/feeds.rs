@@ -47,7 +47,7 @@ impl BenchFeeds {
         Ok(())
     }
 
-    /// A first answer from each feed.
+    /// Returns a first answer from each feed.
     pub(crate) fn first_answers(&mut self) -> Vec<Verdict> {
         let order: Vec<usize> = (0..self.states.len()).collect();
         self.answers(&order, |number| {
@@ -64,7 +64,7 @@ impl BenchFeeds {
         })
     }
 
-    /// A 304 from each feed, in an order without neighbours, as polls come.
+    /// Returns a 304 from each feed, in an order without neighbours, as polls come.
     pub(crate) fn unchanged_answers(&mut self) -> Vec<Verdict> {
         let feeds = self.states.len();
         // Has no divisor in common with a power of ten: each feed comes once.

@@ -83,7 +83,7 @@ pub(crate) async fn lists(store: &dyn Store) -> anyhow::Result<()> {
     timed("events", async |_| Ok(store.events(0, 100).await?.items.len())).await
 }
 
-/// All of the feeds, at their times.
+/// Returns all of the feeds, at their times.
 async fn schedule(store: &dyn Store) -> anyhow::Result<MemorySchedule> {
     let (schedule, mut after) = (MemorySchedule::default(), FeedId(0));
     loop {

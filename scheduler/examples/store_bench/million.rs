@@ -88,7 +88,7 @@ async fn schedule() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All of them due in the last hour, in no order.
+/// Returns all of them due in the last hour, in no order.
 fn due(now: Timestamp, number: i64) -> Timestamp {
     Timestamp::from_millis(now.millis() - 1 - number * 61_803 % 3_600_000)
 }

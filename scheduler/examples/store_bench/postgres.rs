@@ -81,7 +81,7 @@ impl Bare {
         Ok(())
     }
 
-    /// The share of updates that stayed on their page, in percent, and the bytes of table a feed.
+    /// Returns the share of updates that stayed on their page, in percent, and the bytes of table a feed.
     async fn shape(&mut self, schema: &str) -> anyhow::Result<(f64, f64)> {
         let sql = "SELECT n_tup_upd, n_tup_hot_upd, pg_relation_size(relid) FROM pg_stat_user_tables \
                    WHERE schemaname = $1 AND relname = 'feeds'";

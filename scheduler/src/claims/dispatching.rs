@@ -27,8 +27,8 @@ pub(super) fn at(millis: i64) -> Timestamp {
 }
 
 impl Fleet {
-    /// A scheduler whose clock is `ahead` claims a feed that is due, or parked at a host whose head is due, and reads
-    /// its row.
+    /// Lets a scheduler whose clock is `ahead` claim a feed that is due, or parked at a host whose head is due, and
+    /// read its row.
     pub(super) fn claim(&self, world: &mut World, feed: i64, ahead: i64) -> Option<()> {
         let now = world.now + ahead;
         let (parked, expired, earliest, band) = match world.schedule.feeds.get(&feed)? {
@@ -197,7 +197,7 @@ impl Fleet {
         at(now).after(UNOPENED_RETRY).millis().max(opens)
     }
 
-    /// A scheduler receives a report.
+    /// Lets a scheduler receive a report.
     pub(super) fn receive(&self, world: &mut World, report: usize, ahead: i64) -> Option<()> {
         let queued = &mut world.reports[report];
         if queued.taken || world.tasks.len() >= self.tasks {
@@ -329,7 +329,7 @@ impl Fleet {
         (wrong > 0).then_some(())
     }
 
-    /// A scheduler finds the gate closed. It records the loss; once the requests from before the loss have ended it
+    /// Lets a scheduler find the gate closed. It records the loss; once the requests from before the loss have ended it
     /// loads the holds, if no report is queued.
     pub(super) fn load(&self, world: &mut World) -> Option<()> {
         if world.marks.open.is_some() || world.loader.is_some() {
@@ -354,7 +354,7 @@ impl Fleet {
         Some(())
     }
 
-    /// The scheduler that loaded the holds opens the gate, if it was not lost again.
+    /// Lets the scheduler that loaded the holds open the gate, if it was not lost again.
     pub(super) fn open(&self, world: &mut World) -> Option<()> {
         let loader = world.loader.take()?;
         let loading = world.marks.loading.filter(|(nonce, _, opens)| *nonce == loader.nonce && loader.begun >= *opens);

@@ -39,7 +39,7 @@ impl World {
         image.seen
     }
 
-    /// The earliest time that a part of the fleet still takes for now.
+    /// Returns the earliest time that a part of the fleet still takes for now.
     fn floor(&self) -> i64 {
         let claimed = self.tasks.iter().filter_map(|task| match task {
             Task::Claimed { now, .. } => Some(*now),

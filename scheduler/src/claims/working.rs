@@ -13,7 +13,7 @@ use super::world::{Answer, Broken, Phase, Report, Work, World, index};
 pub(super) const WORKERS: usize = 2;
 
 impl Fleet {
-    /// A worker whose clock is `ahead` takes a job.
+    /// Lets a worker whose clock is `ahead` take a job.
     pub(super) fn take(&self, world: &mut World, job: usize, ahead: i64) -> Option<()> {
         let queued = &mut world.jobs[job];
         if queued.taken || world.works.len() >= WORKERS {

@@ -16,7 +16,7 @@ const FULL_LAG: Duration = Duration::from_secs(600);
 const SMOOTHING: f64 = 0.2;
 
 impl Load {
-    /// The load now, 0 to 1.
+    /// Returns the load now, 0 to 1.
     pub fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }

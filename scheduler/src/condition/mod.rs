@@ -66,7 +66,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// The condition of a fleet that has done nothing yet.
+    /// Returns the condition of a fleet that has done nothing yet.
     pub fn new(config: &Config) -> Self {
         Condition {
             config: LiveConfig::new(config),

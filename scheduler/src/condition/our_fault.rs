@@ -59,7 +59,7 @@ pub(crate) enum Transition {
 }
 
 impl OurFault {
-    /// Since when the fault is ours, if it is.
+    /// Returns since when the fault is ours, if it is.
     pub fn since(&self) -> Option<Timestamp> {
         self.seen().since
     }
@@ -88,7 +88,7 @@ impl OurFault {
         }
     }
 
-    /// How many polls may be started of `room`.
+    /// Returns how many polls may be started of `room`.
     pub(crate) fn room(&self, room: usize, now: Timestamp) -> usize {
         let mut seen = self.seen();
         if seen.since.is_none() {

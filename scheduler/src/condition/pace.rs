@@ -26,7 +26,7 @@ const BURST: f64 = 0.1;
 const LEAST_BURST: f64 = 2.0;
 
 impl Pace {
-    /// A full bucket, as `worker.gentle` and `policy.polls_per_second` say.
+    /// Returns a full bucket, as `worker.gentle` and `policy.polls_per_second` say.
     pub fn new(config: &Config, now: Timestamp) -> Self {
         let (per_second, most, kept) = match limit(config) {
             Some(limit) if config.worker.gentle => (limit, GENTLE_BURST, GENTLE_BURST),
@@ -36,7 +36,7 @@ impl Pace {
         Pace { per_second, most, kept, tokens: kept.max(LEAST_BURST), at: now }
     }
 
-    /// How many polls this one of `schedulers` may start now: each has an equal share of the fleet's pace.
+    /// Returns how many polls this one of `schedulers` may start now: each has an equal share of the fleet's pace.
     pub fn room(&mut self, now: Timestamp, schedulers: usize) -> usize {
         if self.per_second.is_finite() {
             let passed: Duration = now.since(self.at);

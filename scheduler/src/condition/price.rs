@@ -49,7 +49,7 @@ impl Price {
         }
     }
 
-    /// The price to decide by, in subscriber-hours.
+    /// Returns the price to decide by, in subscriber-hours.
     pub fn get(&self) -> f64 {
         f64::from_bits(self.now.load(Ordering::Relaxed))
     }

@@ -87,7 +87,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Its lane.
+    /// Returns its lane.
     fn way(&self) -> Way {
         match (self.asks, self.is_slow) {
             (true, _) => Way::Question,
@@ -306,7 +306,7 @@ impl Attempts {
         }
     }
 
-    /// The fields of WebSub, or of Standard Webhooks, signed with each secret that is in use.
+    /// Returns the fields of WebSub, or of Standard Webhooks, signed with each secret that is in use.
     fn fields(
         &self,
         of: &Subscription,
@@ -372,14 +372,15 @@ fn skip(mut progress: Progress, looked: i64, is_lost: bool) -> Next {
     Next::Move { progress, looked: None }
 }
 
-/// The id of a request: of the subscription, of its replays, and of the range of events that it covers. Retries have the same.
+/// Returns the id of a request: of the subscription, of its replays, and of the range of events that it covers. Retries
+/// have the same.
 fn request_id(of: &Subscription, progress: &Progress, epoch: &str) -> String {
     let Progress { cursor, pending, .. } = progress;
     format!("msg_{epoch}_{}_{}_{cursor}_{pending}", of.id, of.replays)
 }
 
-/// Which events are sent: a JSON Feed and an Atom feed have entries only. A subscription at the hub whose feed is not known yet gets
-/// none.
+/// Returns which events are sent: a JSON Feed and an Atom feed have entries only. A subscription at the hub whose feed
+/// is not known yet gets none.
 pub(super) fn filter(of: &Subscription) -> EventFilter {
     let mut filter = of.wish.filter.clone();
     if of.wish.kind == SubscriptionKind::Websub && filter.feed.is_none() {
@@ -413,7 +414,7 @@ fn note_lost(of: &Subscription, progress: &mut Progress, page: &EventPage<Event>
     true
 }
 
-/// An error with its causes, in a line.
+/// Returns an error with its causes, in a line.
 pub(super) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     common::causes::causes(error).to_string()
 }

@@ -87,7 +87,7 @@ fn title(subscription: i64, topic: Option<&Topic<'_>>) -> String {
     }
 }
 
-/// The entries of events, each once and in its newest form, the newest first.
+/// Returns the entries of events, each once and in its newest form, the newest first.
 fn channel(subscription: i64, epoch: &str, topic: Option<&Topic<'_>>, events: Vec<Event>) -> Channel {
     let updated = events.last().map_or(Timestamp::EPOCH, |event| event.at);
     let mut seen = HashSet::new();
@@ -113,14 +113,14 @@ fn channel(subscription: i64, epoch: &str, topic: Option<&Topic<'_>>, events: Ve
     }
 }
 
-/// An entry with its texts as the publisher wrote them.
+/// Returns an entry with its texts as the publisher wrote them.
 fn as_published(stored: StoredEntry) -> EntryView {
     let (summary_html, content_html) = (stored.entry.summary.clone(), stored.entry.content.clone());
     EntryView { summary_html, content_html, ..EntryView::of(stored) }
 }
 
-/// An entry as an item of a JSON Feed 1.1. Only events of entries have one. What this fleet notes on the feed is for its operators'
-/// programs: subscribers of the hub do not get it.
+/// Returns an entry as an item of a JSON Feed 1.1. Only events of entries have one. What this fleet notes on the feed
+/// is for its operators' programs: subscribers of the hub do not get it.
 fn item(event: &Event, is_ours: bool) -> Option<Value> {
     let entry = &event.entry.as_ref()?.entry;
     let mut item = Map::new();

@@ -175,7 +175,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// The fields of a notification (WebSub, section 7). `webhook-id` is ours: a retry has the same one.
+    /// Returns the fields of a notification (WebSub, section 7). `webhook-id` is ours: a retry has the same one.
     pub(super) fn hub_fields(
         &self,
         of: &Subscription,

@@ -178,12 +178,12 @@ impl World {
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
     }
 
-    /// The notifications so far.
+    /// Returns the notifications so far.
     pub(super) fn notified(&self) -> Vec<DeliveryRequest> {
         self.got.lock().unwrap().iter().filter(|got| got.body.is_some()).cloned().collect()
     }
 
-    /// The first request of this mode.
+    /// Returns the first request of this mode.
     pub(super) fn asked(&self, mode: &str) -> Option<DeliveryRequest> {
         self.got.lock().unwrap().iter().find(|got| query(got, "hub.mode").as_deref() == Some(mode)).cloned()
     }

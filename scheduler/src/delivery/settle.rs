@@ -64,7 +64,7 @@ mod tests {
         Timestamp::from_millis(1_000_000 + seconds * 1000)
     }
 
-    /// A request that is sent when it is due.
+    /// Returns a request that is sent when it is due.
     fn settled(progress: &mut Progress, outcome: DeliveryOutcome, now: Timestamp) -> Option<String> {
         progress.next_try = progress.next_try.map(|_| now);
         settle(progress, &answer(outcome), 2, Duration::from_secs(86_400), (now, now))

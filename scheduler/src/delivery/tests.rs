@@ -72,7 +72,7 @@ fn events(count: usize, kind: &str) -> String {
 }
 
 impl World {
-    /// A target that answers as `answer` says to the number of a request, from 1.
+    /// Returns a target that answers as `answer` says to the number of a request, from 1.
     pub(super) async fn new(answer: impl Fn(usize, &Path) -> DeliveryOutcome + Send + Sync + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("feedfleet.db");
@@ -138,7 +138,7 @@ impl World {
         assert!(waited.is_ok(), "the target has {:?}", self.sent());
     }
 
-    /// All attempts of a process, which holds the lease.
+    /// Returns all attempts of a process, which holds the lease.
     pub(super) async fn attempts(&self) -> Attempts {
         let ops = Arc::clone(&self.ops);
         let turn = DeliveryTurn { holder: "x", lasts: Duration::from_secs(60), idle: &[] };

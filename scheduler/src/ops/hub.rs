@@ -341,7 +341,7 @@ fn quiet(known: &Subscription, mode: IntentMode, now: Timestamp) -> Duration {
     refused.map_or(Duration::ZERO, |last| last.at.after(QUIET).since(now))
 }
 
-/// What a question is remembered as among the requests of a subscription.
+/// Returns what a question is remembered as among the requests of a subscription.
 pub(crate) fn question_id(mode: IntentMode) -> String {
     format!("hub.mode={mode}")
 }

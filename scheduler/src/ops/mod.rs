@@ -132,7 +132,7 @@ pub struct AudienceEdit {
 }
 
 impl AudienceEdit {
-    /// The fields in which these differ; `None` when they do not.
+    /// Returns the fields in which these differ; `None` when they do not.
     pub fn between(before: Audience, after: Audience) -> Option<Self> {
         fn changed<T: Copy + PartialEq>(before: T, after: T) -> Option<T> {
             (before != after).then_some(after)
@@ -146,7 +146,7 @@ impl AudienceEdit {
         })
     }
 
-    /// The audience with these fields changed.
+    /// Returns the audience with these fields changed.
     pub fn over(self, before: Audience) -> Audience {
         let subscribers = self.subscribers.unwrap_or(before.subscribers);
         Audience {
@@ -222,7 +222,7 @@ impl Ops {
         Ok(self.store.feed(which).await?)
     }
 
-    /// A page of feeds, in any order.
+    /// Returns a page of feeds, in any order.
     pub async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, BackendError> {
         upcoming::feeds(&*self.store, &*self.schedule, query, self.clock.now()).await
     }
@@ -262,7 +262,7 @@ impl Ops {
         Err(StoreError::Outdated.into())
     }
 
-    /// What an edit means for the store.
+    /// Returns what an edit means for the store.
     fn change(&self, before: &Feed, edit: &EditFeed, now: Timestamp) -> Result<FeedChange, SecretError> {
         let rules = self.rules.get();
         let resumed = edit.status == Some(Status::Active) && before.status != Status::Active;
@@ -358,7 +358,7 @@ impl Ops {
     }
 }
 
-/// A due time that no policy made.
+/// Returns a due time that no policy made.
 fn added_again(due: Timestamp) -> (Timestamp, Terms) {
     let mut terms = Terms::default();
     terms.push(Rule::Added, due);

@@ -244,7 +244,7 @@ impl Ops {
         self.secrets.open_webhook(&subscription.secret).map_or(SignatureKind::Hmac, |secret| secret.kind())
     }
 
-    /// The number after which events are sent.
+    /// Returns the number after which events are sent.
     async fn cursor(&self, from: From) -> Result<i64, SubscriptionError> {
         match from {
             From::Now => Ok(self.store.latest_seq().await?),

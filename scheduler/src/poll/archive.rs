@@ -81,9 +81,9 @@ pub(crate) fn after_poll(
     Some(archive)
 }
 
-/// Whether the archive may have what a document that overflowed does not. A feed that renames all of its entries
-/// overflows at each poll: after the first time its archive is read only if entries are dated between the last poll and
-/// this one, or, where dates are missing, if the last overflow was recovered.
+/// Returns whether the archive may have what a document that overflowed does not. A feed that renames all of its
+/// entries overflows at each poll: after the first time its archive is read only if entries are dated between the last
+/// poll and this one, or, where dates are missing, if the last overflow was recovered.
 fn may_recover(feed: &Feed, document: &Document, polled: Timestamp) -> bool {
     if !feed.state.overflowing {
         return true;
@@ -95,7 +95,7 @@ fn may_recover(feed: &Feed, document: &Document, polled: Timestamp) -> bool {
     }
 }
 
-/// When the next page is read: not during a hold, and not after the feed's own poll.
+/// Returns when the next page is read: not during a hold, and not after the feed's own poll.
 pub(crate) fn page_due(
     hold: Option<Timestamp>,
     poll_due: Timestamp,

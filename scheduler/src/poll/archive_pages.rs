@@ -91,7 +91,7 @@ impl PageReports<'_> {
         Ok(self.schedule.put(&slots, now).await?)
     }
 
-    /// What follows from a page: its entries, and the next page or the end.
+    /// Returns what follows from a page: its entries, and the next page or the end.
     fn judge_page(&self, feed: &Feed, mut report: FetchReport, now: Timestamp) -> Verdict {
         let (config, rules) = (self.condition.config.get(), self.rules.get());
         let config = &config.policy;

@@ -234,8 +234,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// How many jobs more may wait: no more than are soon fetched, because they can be put in order only until they are
-    /// published. Where other processes consume, that is as many as these hold besides.
+    /// Returns how many jobs more may wait: no more than are soon fetched, because they can be put in order only until
+    /// they are published. Where other processes consume, that is as many as these hold besides.
     fn room_in_queue(&self, queued: QueueDepth) -> usize {
         let limit = self.config.scheduler.max_queued_jobs;
         let consumable = queued.consumers.map_or(limit, |consumers| consumers * self.config.worker.held_jobs());
@@ -335,12 +335,12 @@ impl Dispatcher {
         (published, failure)
     }
 
-    /// How long a feed is hidden for its job and its fetch.
+    /// Returns how long a feed is hidden for its job and its fetch.
     fn lease(&self) -> Duration {
         self.config.scheduler.queue_lease + self.config.scheduler.fetch_lease
     }
 
-    /// When a job may no longer start: the queue's part of the lease, for category A at most half its interval.
+    /// Returns when a job may no longer start: the queue's part of the lease, for category A at most half its interval.
     fn expires(&self, row: &JobRow, now: Timestamp) -> Timestamp {
         let queue_lease = self.config.scheduler.queue_lease;
         match row.category {
@@ -354,7 +354,7 @@ impl Dispatcher {
     }
 }
 
-/// What the store says about what the schedule claimed. The store is the truth.
+/// Returns what the store says about what the schedule claimed. The store is the truth.
 pub(crate) fn sort(claims: Vec<Claim>, rows: Vec<JobRow>, now: Timestamp) -> Sorted {
     let mut rows: HashMap<FeedId, JobRow> = rows.into_iter().map(|row| (row.id, row)).collect();
     let mut sorted = Sorted::default();
@@ -375,7 +375,8 @@ pub(crate) fn sort(claims: Vec<Claim>, rows: Vec<JobRow>, now: Timestamp) -> Sor
     sorted
 }
 
-/// When the host whose head was claimed can take another feed without waiting for this one, if its pace allows that.
+/// Returns when the host whose head was claimed can take another feed without waiting for this one, if its pace allows
+/// that.
 fn next_place(claim: &Claim, limits: HostLimits, now: Timestamp) -> Option<Timestamp> {
     claim.parked_at.as_ref()?;
     match (limits.parallel > 1, limits.burst > 1) {

@@ -95,7 +95,7 @@ impl Gathered {
         self.size.is_full()
     }
 
-    /// When the oldest of them arrived.
+    /// Returns when the oldest of them arrived.
     fn arrived(&self) -> Option<Instant> {
         self.deliveries.iter().map(|delivery| delivery.arrived).min()
     }
@@ -152,8 +152,8 @@ impl State {
         Instant::now() < self.rest_until
     }
 
-    /// A batch is begun when it is full, then several are settled at once, or when none is being settled and it has waited for
-    /// `linger`.
+    /// Returns whether a batch may begin: when it is full, in which case several are settled at once, or when none is
+    /// being settled and it has waited for `linger`.
     fn may_begin(&self, linger: Duration) -> bool {
         let Some(arrived) = self.gathered.arrived() else { return false };
         let free = match self.gathered.is_full() {
@@ -207,12 +207,12 @@ impl Intake {
         }
     }
 
-    /// When reports must be settled or returned, of which the oldest arrived then.
+    /// Returns when reports must be settled or returned, of which the oldest arrived then.
     fn expires(&self, arrived: Option<Instant>) -> Instant {
         arrived.unwrap_or_else(Instant::now) + self.results.config.fetch.deadline()
     }
 
-    /// The time, once the schedule answers and its clock agrees with ours.
+    /// Returns the time, once the schedule answers and its clock agrees with ours.
     async fn time(&self, clock: &dyn Clock) -> Result<Timestamp, ScheduleError> {
         self.watch.agree(clock, self.results.schedule.check(clock)).await
     }

@@ -56,7 +56,7 @@ fn job(report: &FetchReport) -> Span {
     tracing::debug_span!("job", feed.id = report.feed.0, version = report.version.0, host = %report.host)
 }
 
-/// How late the fetch began after the feed was due.
+/// Returns how late the fetch began after the feed was due.
 fn lag_millis(feed: &Feed, report: &FetchReport) -> Option<u64> {
     let due = feed.due()?;
     u64::try_from(report.started.since(due).as_millis()).ok()

@@ -88,8 +88,8 @@ impl Moves {
         Ok(())
     }
 
-    /// The URL to move to: where the target's own feed is by now, if that was merged into another. `None` when a person paused
-    /// that one, or when it is this very feed.
+    /// Returns the URL to move to: where the target's own feed is by now, if that was merged into another. `None` when
+    /// a person paused that one, or when it is this very feed.
     async fn living_at(&self, feed: &Feed, to: Option<&FeedUrl>) -> Result<Option<FeedUrl>, BackendError> {
         let Some(to) = to else { return Ok(None) };
         // The feeds that others have there, without this one's login, are other feeds.
@@ -165,7 +165,8 @@ fn is_settled(verdict: &Verdict, policy: &PolicyConfig) -> bool {
     live && verdict.report.moved_to.is_some() && move_is_settled(&verdict.decision.state, policy)
 }
 
-/// The permanent URL that the document names, unless an operator declined it. Credentials never go to another origin.
+/// Returns the permanent URL that the document names, unless an operator declined it. Credentials never go to another
+/// origin.
 fn permanent_url<'a>(feed: &Feed, verdict: &'a Verdict) -> Option<&'a FeedUrl> {
     let live = verdict.decision.status == Status::Active;
     verdict.report.permanent_url.as_ref().filter(|url| {

@@ -275,7 +275,7 @@ impl Results {
         self.condition.our_fault.since().is_some() && report.outcome.failure().is_some_and(may_be_ours)
     }
 
-    /// The place of a feed whose wake stays: once the gate has forgotten that its version was reported.
+    /// Returns the place of a feed whose wake stays: once the gate has forgotten that its version was reported.
     fn tried_later(&self, feed: &Feed, now: Timestamp) -> Slot {
         let scheduler = &self.config.scheduler;
         let remembered = (scheduler.queue_lease + scheduler.fetch_lease) * 2;
@@ -392,8 +392,8 @@ impl Results {
         Some(vec![self.judge(feed, FetchReport { outcome, ..report }, now)])
     }
 
-    /// When to poll next after a report that comes after its feed's lease has ended: the feed may have been fetched
-    /// once more meanwhile, and this waits for that fetch's report, which may be in flight.
+    /// Returns when to poll next after a report that comes after its feed's lease has ended: the feed may have been
+    /// fetched once more meanwhile, and this waits for that fetch's report, which may be in flight.
     fn not_twice(&self, report: &FetchReport, due_at: Timestamp, now: Timestamp) -> Timestamp {
         let scheduler = &self.config.scheduler;
         let late = report.started.after(scheduler.queue_lease + scheduler.fetch_lease) < now;

@@ -11,13 +11,13 @@ use rand::RngExt;
 use crate::schedule::{Band, Slot};
 use store::{JobRow, Placement};
 
-/// The policy's view of a feed, its host's rules included, but for its pushes: enough for its category.
+/// Returns the policy's view of a feed, its host's rules included, but for its pushes: enough for its category.
 pub fn subject<'a>(rules: &'a HostRules, feed: &'a Feed) -> Subject<'a> {
     let new = new_subject(rules, &feed.url, feed.audience, &feed.calm, feed.credentials.is_some());
     Subject { status: feed.status, state: feed.state, ..new }
 }
 
-/// The policy's view of a feed whose next poll is to be planned.
+/// Returns the policy's view of a feed whose next poll is to be planned.
 pub(crate) fn planned_subject<'a>(rules: &'a HostRules, feed: &'a Feed, now: Timestamp) -> Subject<'a> {
     let pushed = feed.push.as_ref().is_some_and(|push| push.spares_polls(now));
     Subject { pushed, ..subject(rules, feed) }
@@ -40,7 +40,7 @@ pub(crate) fn draw() -> Draw {
     Draw { salt: random.random(), minute: random.random() }
 }
 
-/// A feed's place in the schedule at `due_at`.
+/// Returns a feed's place in the schedule at `due_at`.
 pub(crate) fn slot(rules: &HostRules, feed: &Feed, due_at: Timestamp) -> Slot {
     let woken = feed.wake_at.is_some_and(|wake| wake <= due_at);
     Slot { feed: feed.id, due_at, band: Band::of(category(&subject(rules, feed)), woken) }
@@ -51,12 +51,12 @@ pub(crate) fn placement_slot(place: &Placement) -> Slot {
     Slot { feed: place.id, due_at: place.due, band: Band::of(place.category, place.wake) }
 }
 
-/// The band that a due feed waits in.
+/// Returns the band that a due feed waits in.
 pub(crate) fn band(row: &JobRow) -> Band {
     Band::of(row.category, row.wake_at.is_some_and(|wake| wake <= row.next_due))
 }
 
-/// A due feed's place among others that wait for the same host.
+/// Returns a due feed's place among others that wait for the same host.
 pub(crate) fn rank(row: &JobRow) -> i64 {
     common::policy::rank(row.due(), f64::from(row.subscribers))
 }

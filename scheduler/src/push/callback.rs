@@ -260,7 +260,7 @@ impl Callbacks {
         Ok(Taken::Accepted)
     }
 
-    /// The feed of a subscription, unless the subscription is to be left.
+    /// Returns the feed of a subscription, unless the subscription is to be left.
     async fn feed(&self, of: &PushSubscription) -> Result<Option<Feed>, BackendError> {
         let feed = self.ops.store.states_for(&[of.feed]).await?.pop();
         Ok(feed.filter(|feed| may_stay(of, feed, &self.ops.config, &self.ops.rules.get())))
@@ -273,7 +273,7 @@ impl Callbacks {
         self.pings.announced(feed).await
     }
 
-    /// Whether the queue takes a delivery: deliveries must not keep polls from being dispatched.
+    /// Returns whether the queue takes a delivery: deliveries must not keep polls from being dispatched.
     async fn room(&self, bytes: usize) -> Result<Room, BackendError> {
         let is_old = common::lock(&self.depth).is_none_or(|depth| depth.is_old());
         if is_old {

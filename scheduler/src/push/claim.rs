@@ -28,13 +28,14 @@ pub(crate) fn claim_of_delivery(feed: &Feed, came: Timestamp) -> Option<PushClai
     Some(PushClaim { since: Some(came.before(dated_within(feed))) })
 }
 
-/// The time of the push that announced what a poll found: one that caused a poll since the last one, or any that came just now.
+/// Returns the time of the push that announced what a poll found: one that caused a poll since the last one, or any
+/// that came just now.
 fn announced_at(push: &FeedPush, last_polled: Option<Timestamp>, started: Timestamp) -> Option<Timestamp> {
     let caused = push.light_at.filter(|light| last_polled.is_none_or(|last| *light >= last));
     caused.or_else(|| push.heard_at.filter(|heard| *heard >= started.before(SHORTLY)))
 }
 
-/// The feed's interval without pushes: what is found later than that would have been found by a poll.
+/// Returns the feed's interval without pushes: what is found later than that would have been found by a poll.
 fn dated_within(feed: &Feed) -> Duration {
     let unpushed = feed.terms.iter().take_while(|term| term.rule != Rule::Pushed).last();
     let interval = unpushed.zip(feed.state.last_polled).map(|(term, polled)| term.due.since(polled));

@@ -134,7 +134,8 @@ impl Depth {
         self.read.elapsed() >= DEPTH_EVERY
     }
 
-    /// Whether a delivery of this size has room in a queue that takes at most `most` jobs; if so, it is counted.
+    /// Returns whether a delivery of this size has room in a queue that takes at most `most` jobs; if so, it is
+    /// counted.
     pub(super) fn room(&mut self, bytes: usize, most: usize) -> Room {
         if self.items >= most {
             return Room::Full;

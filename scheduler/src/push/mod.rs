@@ -110,7 +110,7 @@ struct Subscriber {
     running: JoinSet<Result<usize, BackendError>>,
 }
 
-/// What a task ended with; its panic is ours.
+/// Returns what a task ended with; its panic is ours.
 fn done(ended: Result<Result<usize, BackendError>, JoinError>) -> Result<usize, BackendError> {
     match ended {
         Ok(result) => result,
@@ -210,7 +210,7 @@ async fn may_stay(ops: &Ops, of: &PushSubscription) -> Result<bool, BackendError
     Ok(feed.is_some_and(|feed| wish::may_stay(of, &feed, &ops.config, &ops.rules.get())))
 }
 
-/// The secret under the key in force, if another one sealed it.
+/// Returns the secret under the key in force, if another one sealed it.
 fn resealed(ops: &Ops, of: &PushSubscription) -> Option<common::secrets::Sealed> {
     let sealed = of.secret.as_ref()?;
     if ops.secrets.is_current(sealed) {

@@ -78,7 +78,7 @@ pub(super) async fn send(ops: &Ops, of: &PushSubscription, mode: Mode) -> Result
     })
 }
 
-/// The form of WebSub, section 5.1. The secret is only opened here.
+/// Returns the form of WebSub, section 5.1. The secret is only opened here.
 fn websub(ops: &Ops, of: &PushSubscription, mode: Mode) -> Option<Call> {
     let callback = callback_url(&ops.config.api.public_url, of.kind, &of.id);
     let lease = ops.config.push.lease.as_secs().max(1).to_string();
@@ -161,7 +161,7 @@ async fn once(ops: &Ops, url: &Url, call: &Call) -> Result<Result<DeliveryAnswer
     Ok(Ok(answer))
 }
 
-/// Why a request failed, in a line.
+/// Returns why a request failed, in a line.
 fn reason(answer: &DeliveryAnswer) -> String {
     let detail = answer.detail.trim();
     let text = match answer.status {

@@ -138,7 +138,8 @@ fn lapse(of: &mut PushSubscription, now: Timestamp) {
     }
 }
 
-/// The time of the next request if nothing comes of this one: later and later, but several times before a lease expires.
+/// Returns the time of the next request if nothing comes of this one: later and later, but several times before a lease
+/// expires.
 fn retry_at(of: &PushSubscription, now: Timestamp, spread: f64) -> Timestamp {
     let doubled = 1_u32.checked_shl(of.failures).unwrap_or(u32::MAX);
     let delay = FIRST_RETRY.saturating_mul(doubled).min(LAST_RETRY).mul_f64(1.0 + 0.2 * spread);

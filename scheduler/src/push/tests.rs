@@ -186,7 +186,7 @@ impl World {
         self.callbacks.verify(id, &asked).await.unwrap()
     }
 
-    /// A feed with a subscription that its hub has verified.
+    /// Returns a feed with a subscription that its hub has verified.
     async fn subscribed(&self) -> (FeedId, PushSubscription) {
         let id = self.add(FEED).await;
         self.polled(id, announcing(HUB), &[1]).await;
@@ -462,7 +462,7 @@ async fn a_delivery_that_cannot_be_read_has_its_feed_polled() {
     assert!(world.feed(id).await.wake_at.is_some());
 }
 
-/// A feed whose pushes proved reliable, and the interval that it has without them.
+/// Returns a feed whose pushes proved reliable, and the interval that it has without them.
 async fn reliable(world: &World) -> (FeedId, PushSubscription, Duration) {
     let (id, of) = world.subscribed().await;
     let unpushed = planned(&world.feed(id).await);

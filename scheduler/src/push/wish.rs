@@ -146,7 +146,7 @@ pub(crate) fn is_on(config: &Config, kind: PushKind) -> bool {
     is_on && !config.api.public_url.is_empty()
 }
 
-/// Whether subscriptions of feeds in this status are kept.
+/// Returns whether subscriptions of feeds in this status are kept.
 fn is_kept(status: Status) -> bool {
     matches!(status, Status::Active | Status::Paused | Status::Blacklisted | Status::Quarantined)
 }
@@ -199,7 +199,7 @@ fn announced_hub(of: Announced<'_>) -> Option<(Url, String)> {
     Some((hub, own.map_or_else(|| of.url.to_string(), String::from)))
 }
 
-/// The hub and topic of a channel's feed.
+/// Returns the hub and topic of a channel's feed.
 fn youtube(url: &Url) -> Option<(Url, String)> {
     let is_feed =
         matches!(url.host_str(), Some("www.youtube.com" | "youtube.com")) && url.path() == "/feeds/videos.xml";

@@ -32,7 +32,7 @@ impl Configurations {
         Ok(())
     }
 
-    /// Whether others differ.
+    /// Returns whether others differ.
     #[cfg(test)]
     pub(crate) fn differ(&self) -> bool {
         !self.others.is_empty()

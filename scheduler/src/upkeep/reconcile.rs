@@ -118,7 +118,7 @@ impl Reconciler {
         self.fill(clock, stop).await
     }
 
-    /// The time; an error while our clock is off, when leases and holds would be taken for past.
+    /// Returns the time; an error while our clock is off, when leases and holds would be taken for past.
     async fn time(&self, clock: &dyn Clock) -> Result<Timestamp, BackendError> {
         self.schedule.check(clock).await?;
         Ok(clock.now())

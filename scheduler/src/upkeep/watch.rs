@@ -71,7 +71,8 @@ impl Watch {
         self.metrics.watchdog.set(i64::from(alarm));
     }
 
-    /// Whether a server is the reason for the error, which a new process would meet as well, and which readiness shows.
+    /// Returns whether a server is the reason for the error, which a new process would meet as well, and which
+    /// readiness shows.
     async fn restart_is_useless(&self, error: &BackendError) -> bool {
         match error {
             BackendError::Store(error) => error.is_servers(),

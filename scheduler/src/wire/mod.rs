@@ -119,7 +119,7 @@ pub struct FeedView {
 }
 
 impl FeedView {
-    /// The feed as callers see it; its category follows from its audience and from `rules`.
+    /// Returns the feed as callers see it; its category follows from its audience and from `rules`.
     pub fn of(feed: Feed, rules: &HostRules) -> Self {
         let category = category(&subject(rules, &feed));
         let private = feed.is_private();
@@ -312,7 +312,7 @@ pub struct EntryView {
 }
 
 impl EntryView {
-    /// The entry alone.
+    /// Returns the entry alone.
     pub fn of(mut stored: StoredEntry) -> Self {
         stored.entry.name_authors();
         stored.entry.name_types();
@@ -381,7 +381,7 @@ pub struct EventView {
 }
 
 impl EventView {
-    /// The event in a list.
+    /// Returns the event in a list.
     pub fn of(event: Event) -> Self {
         let Event {
             seq,
@@ -416,7 +416,7 @@ impl EventView {
         }
     }
 
-    /// The event alone.
+    /// Returns the event alone.
     pub fn in_epoch(event: Event, epoch: &str) -> Self {
         EventView { epoch: Some(epoch.to_owned()), ..Self::of(event) }
     }

@@ -76,7 +76,7 @@ pub struct StatsView {
 }
 
 impl StatsView {
-    /// The numbers of store, schedule and price, put together.
+    /// Returns the numbers of store, schedule and price, put together.
     pub fn of(store: &StoreStats, depth: &Depth, price: &Price, paused: bool, now: Timestamp) -> Self {
         let mut view = StatsView {
             paused,
@@ -135,7 +135,7 @@ pub struct HostView {
 }
 
 impl HostView {
-    /// The host as it is known.
+    /// Returns the host as it is known.
     pub fn of(state: HostState) -> Self {
         let HostState { row, limits, rule, by_operator, refusal } = state;
         HostView {
@@ -176,7 +176,7 @@ const REFUSING_ADVICE: &str = "look at a feed of the host with `feedfleet fetch 
     they say that it was too much";
 
 impl RefusingView {
-    /// What is known of the refusal.
+    /// Returns what is known of the refusal.
     pub fn of(refusal: &HostRefusal) -> Self {
         let HostRefusal { since, until, tries, failure, status, .. } = *refusal;
         RefusingView { since, until, tries, failure, status, advice: REFUSING_ADVICE.to_owned() }
@@ -186,7 +186,7 @@ impl RefusingView {
 /// The fields of a rule that are durations: text in configuration, seconds in JSON.
 pub const RULE_DURATIONS: [&str; 3] = ["gap", "interval", "soft_for"];
 
-/// A rule as JSON, with durations in seconds.
+/// Returns a rule as JSON, with durations in seconds.
 fn rule_fields(rule: &HostRule, source: &str) -> Map<String, Value> {
     let Ok(Value::Object(mut fields)) = serde_json::to_value(rule) else { return Map::new() };
     for (field, value) in RULE_DURATIONS.into_iter().zip([rule.gap, rule.interval, rule.soft_for]) {
@@ -236,7 +236,7 @@ pub struct LastReload {
 }
 
 impl ConfigView {
-    /// What is in force.
+    /// Returns what is in force.
     pub fn of(in_force: &InForce) -> Self {
         let InForce { config, accepted, own_hash, refused, last_reload } = in_force.clone();
         // They consist of texts, numbers and lists.
@@ -277,7 +277,7 @@ pub struct ReloadView {
 }
 
 impl ReloadView {
-    /// The answer to a reload.
+    /// Returns the answer to a reload.
     pub fn of(reloaded: Reloaded) -> Self {
         let Reloaded { version, hash, changed, tokens, needs_restart } = reloaded;
         ReloadView { version, hash, changed, tokens, needs_restart }
@@ -325,7 +325,7 @@ pub struct HostShare {
 }
 
 impl RequeuedView {
-    /// The plan of a requeue in numbers; `waits` are the holds and blocks of its hosts.
+    /// Returns the plan of a requeue in numbers; `waits` are the holds and blocks of its hosts.
     pub fn of(
         plan: &RequeuePlan,
         waits: &BTreeMap<HostKey, Timestamp>,

@@ -19,7 +19,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// The counters' rows: kind, name, feeds. Empty ones, and unknown names, are left out.
+    /// Returns the counters' rows: kind, name, feeds. Empty ones, and unknown names, are left out.
     pub(super) fn read(rows: Vec<(String, String, i64)>) -> Self {
         let mut counts = Counts::default();
         for (kind, name, feeds) in rows {
@@ -45,17 +45,17 @@ impl Counts {
         self.of_classes(|_, status| status == Status::Active).saturating_sub(self.complete)
     }
 
-    /// Feeds of these categories and statuses.
+    /// Returns feeds of these categories and statuses.
     pub(super) fn of_classes(&self, wanted: impl Fn(Category, Status) -> bool) -> u64 {
         self.classes.iter().filter(|(category, status, _)| wanted(*category, *status)).map(|(.., feeds)| feeds).sum()
     }
 
-    /// Feeds that failed in this way.
+    /// Returns feeds that failed in this way.
     pub(super) fn of_failure(&self, wanted: FailureKind) -> u64 {
         self.failing.iter().filter(|(failure, _)| *failure == wanted).map(|(_, feeds)| feeds).sum()
     }
 
-    /// Feeds that failed in any way.
+    /// Returns feeds that failed in any way.
     pub(super) fn of_failures(&self) -> u64 {
         self.failing.iter().map(|(_, feeds)| feeds).sum()
     }

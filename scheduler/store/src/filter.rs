@@ -258,13 +258,13 @@ impl EventFilter {
 }
 
 impl EventQuery {
-    /// A page in the order of the numbers, of everything.
+    /// Returns a page in the order of the numbers, of everything.
     pub fn after(after: i64, limit: u32) -> Self {
         EventQuery { after, limit, ..EventQuery::default() }
     }
 
-    /// How many lines to read, of all feeds or only of the filter's: first a few, which suffice if many of them match, and then as
-    /// many as a call looks at.
+    /// Returns how many lines to read, of all feeds or only of the filter's: first a few, which suffice if many of them
+    /// match, and then as many as a call looks at.
     pub(crate) fn scans(&self, reads_feed: bool) -> Vec<u32> {
         let scanned = self.look.map_or(SCANNED, |look| look.min(SCANNED));
         let most = if self.filter.is_open(reads_feed) { self.limit } else { scanned.max(self.limit) };
@@ -277,7 +277,8 @@ impl EventQuery {
         !page.more || page.items.len() >= self.limit as usize
     }
 
-    /// The numbers between which lines are read, both exclusive; `since` is the first number at that time or later.
+    /// Returns the numbers between which lines are read, both exclusive; `since` is the first number at that time or
+    /// later.
     pub(crate) fn bounds(&self, since: i64) -> (i64, i64) {
         match (self.newest, self.after) {
             (false, after) => (after.max(since - 1), i64::MAX),
@@ -344,7 +345,7 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// The entries that are to be read in full.
+    /// Returns the entries that are to be read in full.
     pub(crate) fn entries(&self) -> Vec<i64> {
         let mut seqs: Vec<i64> = self.lines.iter().filter_map(|line| line.entry).collect();
         seqs.sort_unstable();
@@ -412,7 +413,8 @@ impl Since {
         Since { low: first, high: last.saturating_add(1), since: since.millis() }
     }
 
-    /// The number to look at next: the first line from it on is to be [noted](Since::note). `None`: it is found.
+    /// Returns the number to look at next: the first line from it on is to be [noted](Since::note). `None`: it is
+    /// found.
     pub(crate) fn probe(&self) -> Option<i64> {
         (self.low < self.high).then(|| self.low + (self.high - self.low) / 2)
     }
@@ -425,7 +427,7 @@ impl Since {
         }
     }
 
-    /// The number that was looked for.
+    /// Returns the number that was looked for.
     pub(crate) fn found(&self) -> i64 {
         self.low
     }

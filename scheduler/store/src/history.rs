@@ -35,7 +35,7 @@ pub(crate) const EARLIER: i64 = (KEPT - 1) * RECORD as i64;
 
 const LAYOUT: u8 = 1;
 
-/// The polls in a ring, newest first.
+/// Returns the polls in a ring, newest first.
 pub(crate) fn read(ring: &[u8]) -> Vec<HistoryEntry> {
     let (records, _) = ring.as_chunks::<RECORD>();
     records.iter().map_while(unpack).collect()
@@ -90,7 +90,7 @@ fn position<T: PartialEq>(all: &[T], item: &T) -> u8 {
     all.iter().position(|other| other == item).and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX)
 }
 
-/// A time in 48 bits: `Timestamp::MAX` fits.
+/// Returns a time in 48 bits: `Timestamp::MAX` fits.
 fn six_bytes(at: Timestamp) -> [u8; 6] {
     let [a, b, c, d, e, f, _, _] = at.millis().to_le_bytes();
     [a, b, c, d, e, f]

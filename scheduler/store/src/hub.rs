@@ -131,7 +131,7 @@ impl Hub {
         Ok(Some(Hub { topic, until: Timestamp::from_millis(until), intent }))
     }
 
-    /// Its intent as JSON.
+    /// Returns its intent as JSON.
     pub(crate) fn intent_json(&self) -> Option<String> {
         self.intent.as_ref().and_then(|intent| serde_json::to_string(intent).ok())
     }

@@ -36,7 +36,7 @@ impl StoredJobKeys {
     }
 }
 
-/// Whether something has to be written: a new key is due, or an old one is to be deleted.
+/// Returns whether something has to be written: a new key is due, or an old one is to be deleted.
 pub(crate) fn is_due(rows: &[KeyRow], now: Timestamp) -> bool {
     let newest = rows.last().is_none_or(|(.., made)| *made < renewed_before(now));
     newest || rows.len() > 1 && rows.iter().any(|(.., made)| *made < deleted_before(now))

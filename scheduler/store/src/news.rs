@@ -80,12 +80,12 @@ pub(crate) struct Removed {
 }
 
 impl News {
-    /// An event that says no more than its kind.
+    /// Returns an event that says no more than its kind.
     pub(crate) fn of(kind: &'static str, feed: i64) -> Self {
         News { kind, feed, about: None }
     }
 
-    /// Feeds that were added, or added again after they had ended, by number.
+    /// Returns feeds that were added, or added again after they had ended, by number.
     pub(crate) fn added(feeds: impl IntoIterator<Item = i64>) -> Vec<News> {
         let mut feeds: Vec<i64> = feeds.into_iter().collect();
         feeds.sort_unstable();
@@ -127,7 +127,7 @@ impl Known {
         News { about: about.packed(), ..News::of("feed.removed", self.id) }
     }
 
-    /// The settings that changed.
+    /// Returns the settings that changed.
     fn changes(&self, after: &Known) -> Vec<String> {
         let settings = [
             ("status", self.status != after.status),
@@ -161,13 +161,13 @@ impl Known {
     }
 }
 
-/// What changed, in the order of `before`. `after` has the rows that are left, in any order.
+/// Returns what changed, in the order of `before`. `after` has the rows that are left, in any order.
 pub(crate) fn news(before: &[Known], after: &[Known]) -> Vec<News> {
     let after: std::collections::HashMap<i64, &Known> = after.iter().map(|row| (row.id, row)).collect();
     before.iter().filter_map(|row| row.news(after.get(&row.id).copied())).collect()
 }
 
-/// The feeds that are polled since a call.
+/// Returns the feeds that are polled since a call.
 pub(crate) fn ids_of_new(added: &[Added]) -> impl Iterator<Item = i64> + '_ {
     added.iter().filter(|added| added.new || added.revived).map(|added| added.id.0)
 }

@@ -59,7 +59,7 @@ pub struct PushSubscription {
 }
 
 impl PushSubscription {
-    /// The host of its hub or cloud, with the port.
+    /// Returns the host of its hub or cloud, with the port.
     pub fn host(&self) -> String {
         hub_host(&self.hub)
     }
@@ -253,7 +253,7 @@ impl TryFrom<PushRow> for PushSubscription {
     }
 }
 
-/// The subscriptions that can be read; the others are logged and skipped.
+/// Returns the subscriptions that can be read; the others are logged and skipped.
 pub(super) fn readable(rows: Vec<PushRow>) -> Vec<PushSubscription> {
     let read = |row: PushRow| {
         PushSubscription::try_from(row).map_err(|error| tracing::error!(%error, "a push subscription is left out")).ok()

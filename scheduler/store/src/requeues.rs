@@ -218,7 +218,7 @@ impl RequeueRow {
         RequeueFilter::read(&self.filter)
     }
 
-    /// What may be done at `now`; `None`: nothing yet.
+    /// Returns what may be done at `now`; `None`: nothing yet.
     #[expect(clippy::cast_possible_truncation, reason = "whole feeds, of which a few thousand are allowed at most")]
     pub(super) fn limits(&self, now: Timestamp) -> Option<StepLimits> {
         let (now, between) = (now.millis() as f64, 1000.0 / self.rate);
@@ -264,7 +264,7 @@ impl From<RequeueRow> for Requeue {
 }
 
 impl RequeuePlan {
-    /// What the rows of the two counts say.
+    /// Returns what the rows of the two counts say.
     pub(super) fn read(
         classes: Vec<(String, String, bool, i64)>,
         hosts: Vec<(String, i64, i64)>,

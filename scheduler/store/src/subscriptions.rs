@@ -372,7 +372,7 @@ impl TryFrom<SubscriptionRow> for Subscription {
     }
 }
 
-/// The subscriptions that can be read; the others are logged, and nothing is delivered to them.
+/// Returns the subscriptions that can be read; the others are logged, and nothing is delivered to them.
 pub(super) fn readable(rows: Vec<SubscriptionRow>) -> Vec<Subscription> {
     let read = |row: SubscriptionRow| {
         Subscription::try_from(row).map_err(|error| tracing::error!(%error, "a subscription is left out")).ok()

@@ -13,22 +13,22 @@ use crate::postgres::{Limits, PostgresStore};
 pub struct Schema(pub(crate) String);
 
 impl Default for Schema {
-    /// A schema with a random name; the store creates it.
+    /// Returns a schema with a random name; the store creates it.
     fn default() -> Self {
         Schema(format!("test-{:016x}", rand::rng().random::<u64>()))
     }
 }
 
 impl Schema {
-    /// The store, which has time: an unoptimised test on a busy machine may be away in the middle of a transaction for longer
-    /// than a process in production may.
+    /// Returns the store, which has time: an unoptimised test on a busy machine may be away in the middle of a
+    /// transaction for longer than a process in production may.
     pub async fn store(&self) -> PostgresStore {
         let patience = Duration::from_secs(240);
         let limits = Limits { call: patience, statement: patience, acquire: patience };
         PostgresStore::open_within(limits, &ServerConfig::at(&url()), &self.0).await.unwrap()
     }
 
-    /// A connection beside the store's, whose statements mean this schema.
+    /// Returns a connection beside the store's, whose statements mean this schema.
     pub async fn connection(&self) -> PgConnection {
         let mut connection = PgConnection::connect(&url()).await.unwrap();
         connection.execute(AssertSqlSafe(format!("SET search_path = \"{}\"", self.0))).await.unwrap();
@@ -51,7 +51,7 @@ impl Drop for Schema {
     }
 }
 
-/// Where the tests' server is.
+/// Returns where the tests' server is.
 pub(crate) fn url() -> String {
     std::env::var("FEEDFLEET_TEST_POSTGRES").expect(
         "this test needs a PostgreSQL: run dev/test, or `dev/services up postgres` and `eval \"$(dev/services urls)\"`",

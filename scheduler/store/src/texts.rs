@@ -19,12 +19,12 @@ const CHANCE: u64 = 4;
 pub(super) struct Trigrams(Vec<String>);
 
 impl Trigrams {
-    /// All trigrams of a text; `None` when it has none.
+    /// Returns all trigrams of a text; `None` when it has none.
     pub(super) fn of(text: &str) -> Option<Self> {
         Self::of_runs([text].into_iter())
     }
 
-    /// Those of its words, of letters and digits, as PostgreSQL's index has them; `None` when it has none.
+    /// Returns those of its words, of letters and digits, as PostgreSQL's index has them; `None` when it has none.
     pub(super) fn of_words(text: &str) -> Option<Self> {
         Self::of_runs(text.split(|letter: char| !letter.is_alphanumeric()))
     }
@@ -43,8 +43,8 @@ impl Trigrams {
         self.0.iter().map(String::as_str)
     }
 
-    /// The few of them by which a search is quick, by a sample of the feeds' texts; `None` when even the rarest has more than
-    /// `most` positions in that many feeds.
+    /// Returns the few of them by which a search is quick, by a sample of the feeds' texts; `None` when even the rarest
+    /// has more than `most` positions in that many feeds.
     pub(super) fn rare(&self, sample: &[String], feeds: u64, most: u64) -> Option<Self> {
         let mut hits: Vec<(u64, &String)> = self.0.iter().map(|trigram| (0, trigram)).collect();
         for text in sample {

@@ -26,7 +26,7 @@ pub(crate) struct ApiError {
 pub(crate) struct Refused(pub(crate) String);
 
 impl ApiError {
-    /// A refusal with this status and sentence.
+    /// Returns a refusal with this status and sentence.
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         ApiError { status, code: code_of(status), message: message.into(), more: Map::new() }
     }
@@ -47,7 +47,7 @@ impl ApiError {
             .coded("unknown_feed")
     }
 
-    /// The status.
+    /// Returns the status.
     pub(crate) fn status(&self) -> StatusCode {
         self.status
     }

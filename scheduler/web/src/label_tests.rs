@@ -73,14 +73,14 @@ impl Fleet {
         self.router.clone().call(request.body(Body::empty()).unwrap()).await.unwrap()
     }
 
-    /// What others have.
+    /// Returns what others have.
     async fn of_others(&self) -> (Option<Feed>, Vec<Subscription>) {
         let feed = self.ops.feed(&FeedRef::Id(FeedId(2))).await.unwrap();
         (feed, self.ops.store.subscriptions_among(&[1]).await.unwrap())
     }
 }
 
-/// The paths of a route with the numbers of what others have, and of what the caller has.
+/// Returns the paths of a route with the numbers of what others have, and of what the caller has.
 fn paths(route: &Route) -> [String; 2] {
     let numbers = if route.declared.contains("subscriptions") { ["1", "2"] } else { ["2", "1"] };
     // The third and the fourth event are those of the entries of the first and the second feed.

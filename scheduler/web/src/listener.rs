@@ -171,7 +171,7 @@ async fn respond(
     Ok(until_sent(response, answered))
 }
 
-/// What is answered also when everything else is too much.
+/// Returns true for requests that are answered even under overload.
 fn is_vital(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz" | "/readyz/api" | "/metrics")
 }

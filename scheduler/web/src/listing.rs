@@ -58,7 +58,7 @@ impl ListParams {
 /// Characters of a search: beyond it no title and few URLs differ, and a database refuses long patterns.
 const LONGEST_SEARCH: usize = 200;
 
-/// A label, or an id of the caller's own.
+/// Returns a label, or an id of the caller's own.
 fn mark(name: &str, text: &str, longest: usize) -> Result<String, ApiError> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > longest || text.chars().any(char::is_control) {

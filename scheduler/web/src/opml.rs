@@ -32,7 +32,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// A feed of which the file says nothing but its address.
+    /// Returns a feed of which the file says nothing but its address.
     pub fn of(line: usize, url: &str) -> Self {
         Subscription { line, url: url.to_owned(), title: None, labels: Vec::new(), fields: Map::new() }
     }
@@ -53,7 +53,8 @@ impl Subscription {
     }
 }
 
-/// The subscriptions of an OPML document, in its order. An error, in words, when it is not one: nothing of it should be used then.
+/// Returns the subscriptions of an OPML document, in its order. An error, in words, when it is not one: nothing of it
+/// should be used then.
 pub fn read(document: &str) -> Result<Vec<Subscription>, String> {
     read_at_most(document, usize::MAX)
 }
@@ -164,7 +165,7 @@ impl<'a> Outline<'a> {
         names.into_iter().find(|name| !name.is_empty())
     }
 
-    /// The feed that it names; folders, links and inclusions name none.
+    /// Returns the feed that it names; folders, links and inclusions name none.
     fn subscription(&self, line: usize, folders: &Folders) -> Option<Subscription> {
         let url = self.xml_url.as_ref().or(self.url.as_ref().filter(|_| self.is_feed));
         if url.is_none() && !self.is_feed {

@@ -131,7 +131,7 @@ impl Chosen<'_> {
     }
 }
 
-/// The feed that a parameter names: by its id or its URL.
+/// Returns the feed that a parameter names: by its id or its URL.
 pub(crate) async fn feed_id(api: &Api, text: &str) -> Result<FeedId, ApiError> {
     if let Ok(id) = text.parse() {
         return Ok(FeedId(id));

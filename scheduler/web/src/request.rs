@@ -21,10 +21,10 @@ pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// A body or a query that can say, for each of its fields, what is accepted.
 pub(crate) trait Accepts: DeserializeOwned {
-    /// What the field must be, to follow "must be".
+    /// Returns what the field must be, to follow "must be".
     fn accepts(field: &str) -> &'static str;
 
-    /// The fields that are read.
+    /// Returns the fields that are read.
     fn fields() -> &'static [&'static str] {
         field_names::<Self>()
     }
@@ -47,13 +47,13 @@ impl<S: Send + Sync, T: Accepts> FromRequest<S> for Body<T> {
     }
 }
 
-/// The `Content-Type` without its parameters, in lower case; empty when there is none.
+/// Returns the `Content-Type` without its parameters, in lower case; empty when there is none.
 pub(crate) fn media_type(request: &Request) -> String {
     let given = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     given.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// The whole body, within the limit of its route, `most` bytes.
+/// Returns the whole body, within the limit of its route, `most` bytes.
 pub(crate) async fn body_bytes<S: Send + Sync>(request: Request, state: &S, most: usize) -> Result<Bytes, ApiError> {
     let refused = |rejection: BytesRejection| {
         let message = match rejection.status() {
@@ -65,7 +65,7 @@ pub(crate) async fn body_bytes<S: Send + Sync>(request: Request, state: &S, most
     Bytes::from_request(request, state).await.map_err(refused)
 }
 
-/// A body as a JSON object whose fields are not read yet.
+/// Returns a body as a JSON object whose fields are not read yet.
 pub(crate) fn object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
     match serde_json::from_slice(bytes) {
         Ok(Value::Object(object)) => Ok(object),
@@ -128,13 +128,13 @@ fn refuse_unknown(name: &str, known: &[&str], what: &str) -> Result<(), ApiError
     .coded(if what == "field" { "unknown_field" } else { "unknown_parameter" }))
 }
 
-/// A query parameter as its type, or a refusal that says what it must be.
+/// Returns a query parameter as its type, or a refusal that says what it must be.
 pub(crate) fn parsed<T: FromStr>(name: &str, text: Option<&str>, accepted: &str) -> Result<Option<T>, ApiError> {
     let parse = |text: &str| text.parse().map_err(|_| ApiError::bad(format!("{name} must be {accepted}")));
     text.map(parse).transpose()
 }
 
-/// A number of items from 1 to `most`.
+/// Returns a number of items from 1 to `most`.
 pub(crate) fn limit(text: Option<&str>, default: u32, most: u32) -> Result<u32, ApiError> {
     let accepted = format!("a whole number from 1 to {most}");
     let limit = parsed("limit", text, &accepted)?.unwrap_or(default);

@@ -30,8 +30,8 @@ const SERIALISING_COST: usize = 1000;
 const MAX_GROWTH: usize = 4;
 const MIN_GROWTH: usize = 64 * 1024;
 
-/// The text as HTML that may be shown; relative links are resolved against `base`, and left out without one. Without markup
-/// once the deadline has passed.
+/// Returns the text as HTML that may be shown; relative links are resolved against `base`, and left out without one.
+/// Without markup once the deadline has passed.
 pub(crate) fn sanitised(html: &str, base: Option<&str>, deadline: Instant) -> String {
     // no panic is known; one that is not known must not keep a reader from all entries behind this one
     let made = catch_unwind(|| {
@@ -43,7 +43,7 @@ pub(crate) fn sanitised(html: &str, base: Option<&str>, deadline: Instant) -> St
     made.unwrap_or_default().unwrap_or_else(|| ammonia::clean_text(html))
 }
 
-/// What links are resolved against, unless that would repeat a long address all over the text.
+/// Returns what links are resolved against, unless that would repeat a long address all over the text.
 fn affordable_base(tree: &Tree, html: &str, base: Option<&str>) -> Option<Url> {
     let base = base?;
     let links = tree.inside(tree.root()).flat_map(|node| tree.attributes(node));

@@ -45,7 +45,7 @@ impl Caller {
         Caller { name: NOBODY.into(), role: None, in_session: false, labels: Arc::default(), token: None }
     }
 
-    /// A program or browser on this machine, where there are no tokens.
+    /// Returns a program or browser on this machine, where there are no tokens.
     pub(crate) fn loopback() -> Self {
         Caller { name: "loopback".into(), role: Some(ApiRole::Write), ..Caller::nobody() }
     }
@@ -77,7 +77,8 @@ impl Caller {
     }
 }
 
-/// The labels of a token as feeds have them. The configuration was checked: it has some, and all of them can be read.
+/// Returns the labels of a token as feeds have them. The configuration was checked: it has some, and all of them can be
+/// read.
 fn labels_of(token: &ApiToken) -> Arc<[String]> {
     let labels = token.labels.as_deref().unwrap_or_default();
     read_labels(labels).unwrap_or_else(|_| labels.to_vec()).into()
@@ -255,7 +256,7 @@ mod tests {
         Timestamp::from_millis(1_790_000_000_000)
     }
 
-    /// The cookie as a browser sends it back, among others.
+    /// Returns the cookie as a browser sends it back, among others.
     fn sent(cookie: &HeaderValue) -> HeaderMap {
         let pair = cookie.to_str().unwrap().split(';').next().unwrap();
         let value = HeaderValue::try_from(format!("other=1; {pair}")).unwrap();

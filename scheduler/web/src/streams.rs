@@ -59,7 +59,7 @@ impl Streams {
     }
 }
 
-/// A comment, which clients ignore.
+/// Returns a comment, which clients ignore.
 pub(crate) fn heartbeat() -> Event {
     Event::default().comment("")
 }

@@ -73,7 +73,7 @@ impl Fleet {
             .await
     }
 
-    /// The answer with its headers, before its body was read.
+    /// Returns the answer with its headers, before its body was read.
     pub(crate) async fn respond(&self, path: &str) -> Response {
         let request = Request::get(path).header(header::HOST, "127.0.0.1:7878").body(Body::empty()).unwrap();
         self.router.clone().call(request).await.unwrap()
@@ -87,7 +87,7 @@ impl Fleet {
         Answer { status, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()) }
     }
 
-    /// The answer to a GET with these headers.
+    /// Returns the answer to a GET with these headers.
     pub(crate) async fn send_with(&self, path: &str, headers: &[(header::HeaderName, &str)]) -> Answer {
         let mut request = Request::get(path).header(header::HOST, "127.0.0.1:7878");
         for (name, value) in headers {

@@ -80,7 +80,7 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// An outcome that needed no request.
+    /// Returns an outcome that needed no request.
     pub fn unasked(outcome: Outcome) -> Self {
         Fetched {
             outcome,

@@ -94,7 +94,7 @@ pub(super) fn heads_len(url: &FeedUrl, request: usize, status: StatusCode, answe
     u32::try_from(LINES + url.as_str().len() + request + reason + fields_len(answer)).unwrap_or(u32::MAX)
 }
 
-/// The bytes of fields on the wire.
+/// Returns the bytes of fields on the wire.
 pub(super) fn fields_len(fields: &HeaderMap) -> usize {
     fields.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum()
 }

@@ -83,7 +83,7 @@ impl Shared {
         common::lock(&self.searched)
     }
 
-    /// Whether a shortage is to be logged; it then counts as logged.
+    /// Returns whether a shortage is to be logged; it then counts as logged.
     pub(super) fn shortage_is_news(&self, now: Timestamp) -> bool {
         const EVERY: Duration = Duration::from_secs(60);
         let mut logged = common::lock(&self.shortage_logged);

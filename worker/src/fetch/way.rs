@@ -22,7 +22,7 @@ use crate::parse::Lead;
 use crate::redirect::{About, Chain};
 use crate::trace::Exchange;
 
-/// Where a fetch begins: at the feed's own URL, or where that one's answer said that the posts are.
+/// Returns where a fetch begins: at the feed's own URL, or where that one's answer said that the posts are.
 pub(super) fn start_of(job: &FetchJob) -> Chain {
     let mut chain = Chain::new(job.url.clone());
     match job.validators.for_url.as_deref().and_then(|url| url.strip_suffix(Validators::POSTS)) {

@@ -12,7 +12,7 @@ pub(super) struct CodePage {
 }
 
 impl CodePage {
-    /// The code page of this label, in lower case with hyphens.
+    /// Returns the code page of this label, in lower case with hyphens.
     pub(super) fn for_label(label: &str) -> Option<Self> {
         let named = |table: &[(&str, &'static str)], first| {
             let (_, characters) = table.iter().find(|(labels, _)| labels.split(' ').any(|known| known == label))?;

@@ -13,7 +13,7 @@ const MAX_BYTES: usize = 100;
 const FIRST_SECOND: i64 = -30_610_224_000;
 const LAST_SECOND: i64 = 253_402_300_799;
 
-/// The point in time that a publisher's text means.
+/// Returns the point in time that a publisher's text means.
 pub(super) fn parse(text: &str) -> Option<DateTime<Utc>> {
     let text = text.trim();
     if text.is_empty() || text.len() > MAX_BYTES {
@@ -134,8 +134,8 @@ impl Found {
         }
     }
 
-    /// The last one before the clock: weekdays of some languages begin like months (`mar, 06 sep`, `maandag 6 september`),
-    /// and so do some zones.
+    /// Returns whether a word may be a month. The last one before the clock counts: weekdays of some languages begin
+    /// like months (`mar, 06 sep`, `maandag 6 september`), and so do some zones.
     fn may_be_month(&self) -> bool {
         self.month.is_none() || self.time.is_none()
     }

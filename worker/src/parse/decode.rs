@@ -103,7 +103,7 @@ fn utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> String {
     units.iter().map(|bytes| char::from_u32(unit(*bytes)).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }
 
-/// The `charset` parameter of a media type (RFC 9110, section 8.3.1), as [`plain_label`].
+/// Returns the `charset` parameter of a media type (RFC 9110, section 8.3.1), as [`plain_label`].
 fn charset_parameter(content_type: &str) -> Option<String> {
     content_type.split(';').skip(1).find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
@@ -111,7 +111,7 @@ fn charset_parameter(content_type: &str) -> Option<String> {
     })
 }
 
-/// The label of the encoding that an XML declaration in ASCII-compatible bytes names, as [`plain_label`].
+/// Returns the label of the encoding that an XML declaration in ASCII-compatible bytes names, as [`plain_label`].
 fn declared_label(bytes: &[u8]) -> Option<String> {
     let head = &bytes[..bytes.len().min(DECLARATION_WINDOW)];
     let start = head.windows(5).position(|window| window == b"<?xml")?;

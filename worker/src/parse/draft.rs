@@ -146,14 +146,14 @@ impl<'a> Best<Vec<Cow<'a, str>>> {
 }
 
 impl File<'_> {
-    /// What only some files have, to be filled in.
+    /// Returns what only some files have, to be filled in.
     pub(super) fn more(&mut self) -> &mut Enclosure {
         self.more.get_or_insert_default()
     }
 }
 
 impl<'a> DraftEntry<'a> {
-    /// What only some entries have, to be filled in.
+    /// Returns what only some entries have, to be filled in.
     pub(super) fn details(&mut self) -> &mut DraftDetails<'a> {
         self.details.get_or_insert_default()
     }

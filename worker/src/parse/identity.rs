@@ -48,7 +48,7 @@ pub(super) fn distinguished(entries: Vec<Entry>) -> Vec<Entry> {
     entries.into_iter().flatten().collect()
 }
 
-/// A hash of the first field in which the entries differ, for each of them; nothing where they do not.
+/// Returns a hash of the first field in which the entries differ, for each of them; nothing where they do not.
 fn suffixes<'e>(entries: impl Iterator<Item = &'e Entry> + Clone) -> Vec<Option<u64>> {
     for distinction in DISTINCTIONS {
         let values: Vec<u64> = entries.clone().map(|entry| xxh3_64(distinction(entry).as_bytes())).collect();
@@ -105,7 +105,8 @@ pub(crate) fn steady(entries: &mut [Entry], known: &KnownEntries) {
     }
 }
 
-/// The id that an entry shares with others, and whether it does: then its own is made of it and a hash of the entry's.
+/// Returns the id that an entry shares with others, and whether it does: then its own is made of it and a hash of the
+/// entry's.
 fn common_id(entry: &Entry) -> (&str, bool) {
     let parts = entry.id.rsplit_once('#').filter(|(_, suffix)| suffix.len() == 16);
     let suffix = parts.and_then(|(common, suffix)| Some((common, u64::from_str_radix(suffix, 16).ok()?)));

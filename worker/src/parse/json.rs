@@ -132,7 +132,7 @@ fn link(href: String) -> Link<'static> {
     Link { href: href.into(), base: None }
 }
 
-/// Those of which more is known than their names.
+/// Returns those of which more is known than their names.
 fn known_authors(one: Option<&JsonAuthor>, list: Option<&[JsonAuthor]>) -> Vec<(u8, Author)> {
     let known = listed_authors(one, list).filter(|author| author.url.is_some() || author.avatar.is_some());
     known.map(|author| (0, author)).collect()

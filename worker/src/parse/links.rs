@@ -37,7 +37,8 @@ impl<'u> Links<'u> {
         Links { document, added: 0 }
     }
 
-    /// A link made absolute. What would run in a reader's browser, and what is too long, is none; so is nothing.
+    /// Returns a link made absolute. What would run in a reader's browser, and what is too long, is none; so is
+    /// nothing.
     pub(super) fn absolute(&mut self, link: &Link<'_>) -> Option<String> {
         let written = link.href.trim();
         if written.is_empty() || written.len() > MAX_URL_BYTES || self.added > BUDGET {
@@ -56,8 +57,8 @@ impl<'u> Links<'u> {
         (leads_somewhere(&absolute) && absolute.len() <= MAX_URL_BYTES).then_some(absolute)
     }
 
-    /// The web pages that an entry's text links to, each once, in the order of the text, as far as they fit. Relative ones
-    /// are resolved against the entry's own address.
+    /// Returns the web pages that an entry's text links to, each once, in the order of the text, as far as they fit.
+    /// Relative ones are resolved against the entry's own address.
     pub(super) fn of_text(&mut self, html: &str, entry_url: Option<&str>) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         let mut bytes = 0;
@@ -102,7 +103,7 @@ fn is_plain(link: &str) -> bool {
     plain_host && plain_path && has_letter && !host.is_empty() && !path.is_empty() && !path.contains("/.")
 }
 
-/// The addresses of the `a` elements of HTML, as written.
+/// Returns the addresses of the `a` elements of HTML, as written.
 fn hrefs(html: &str) -> impl Iterator<Item = Cow<'_, str>> {
     html.split('<').skip(1).filter_map(|tag| {
         let inside = tag.strip_prefix(['a', 'A'])?;

@@ -84,7 +84,7 @@ pub fn parse(
 
 const PANICKED: &str = "the parser panicked";
 
-/// The h-feed that a page is, whatever it announces.
+/// Returns the h-feed that a page is, whatever it announces.
 pub(crate) fn page(bytes: &[u8], content_type: Option<&str>, url: &str, limits: &ParseLimits) -> Option<ParsedFeed> {
     let whole = || {
         let (text, url) = (text_of(bytes, content_type), Url::parse(url).ok());
@@ -100,8 +100,9 @@ pub(crate) fn lead(bytes: &[u8], limits: &ParseLimits) -> Option<Lead> {
     catch_unwind(AssertUnwindSafe(whole)).unwrap_or_default()
 }
 
-/// The shape in which `feedfleet parse --json` prints a feed: `{"title","link","id","entries":[{"id","title","link",
-/// "published","updated"}]}` and what the feed announces; absent texts and times as null.
+/// Returns the shape in which `feedfleet parse --json` prints a feed:
+/// `{"title","link","id","entries":[{"id","title","link", "published","updated"}]}` and what the feed announces; absent
+/// texts and times as null.
 pub fn to_json(feed: &ParsedFeed) -> serde_json::Value {
     let entries: Vec<serde_json::Value> = feed.entries.iter().map(entry_json).collect();
     let (onward, about) = apart(&feed.onward);
@@ -125,7 +126,8 @@ pub fn to_json(feed: &ParsedFeed) -> serde_json::Value {
     shown
 }
 
-/// What a feed says about its further documents, and what it says about itself, whose fields are shown beside its title.
+/// Returns what a feed says about its further documents, and what it says about itself, whose fields are shown beside
+/// its title.
 pub fn apart(onward: &Onward) -> (Onward, serde_json::Value) {
     let mut onward = onward.clone();
     let about = onward.about.take().map(|about| json!(about));

@@ -44,8 +44,8 @@ fn repaired(character: char) -> Option<char> {
     }
 }
 
-/// A plain text as HTML that shows it, line breaks included: long texts of entries are HTML, whatever their publisher
-/// wrote.
+/// Returns a plain text as HTML that shows it, line breaks included: long texts of entries are HTML, whatever their
+/// publisher wrote.
 pub(super) fn as_html(text: Cow<'_, str>) -> Cow<'_, str> {
     if !text.trim().contains(['&', '<', '>', '\n']) {
         return text;
@@ -53,7 +53,7 @@ pub(super) fn as_html(text: Cow<'_, str>) -> Cow<'_, str> {
     escaped(text.trim()).replace('\n', "<br>\n").into()
 }
 
-/// A text that must not be taken for markup, fit for an attribute too.
+/// Returns a text that must not be taken for markup, fit for an attribute too.
 pub(super) fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for character in text.chars() {
@@ -101,7 +101,7 @@ const FORMATTING: &[&str] = &[
     "sup", "tt", "u", "wbr",
 ];
 
-/// The plain text of HTML: tags left out, references resolved.
+/// Returns the plain text of HTML: tags left out, references resolved.
 pub(super) fn plain(html: &str, markup: Markup) -> Cow<'_, str> {
     if !html.contains(['<', '&']) {
         return html.into();
@@ -124,7 +124,7 @@ pub(super) fn plain(html: &str, markup: Markup) -> Cow<'_, str> {
 /// Longest tag that is known as one, in bytes: an unclosed one must not cost a search to the text's end.
 const MAX_TAG: usize = 2 * 1024;
 
-/// The length of the tag or comment that a text begins with; 0 when it is neither.
+/// Returns the length of the tag or comment that a text begins with; 0 when it is neither.
 fn skip_tag(text: &str, markup: Markup) -> usize {
     if text.starts_with("<!--") {
         // An unclosed one hides the rest.
@@ -152,7 +152,7 @@ fn skip_tag(text: &str, markup: Markup) -> usize {
     }
 }
 
-/// The length of a tag's inside with its `>`; more than there is when the tag does not end.
+/// Returns the length of a tag's inside with its `>`; more than there is when the tag does not end.
 fn tag_end(inside: &str) -> usize {
     let mut quote = None;
     for (at, byte) in inside.bytes().enumerate() {
@@ -167,7 +167,7 @@ fn tag_end(inside: &str) -> usize {
     inside.find('>').map_or(inside.len() + 1, |at| at + 1)
 }
 
-/// A text with its references resolved, as an attribute's value is read.
+/// Returns a text with its references resolved, as an attribute's value is read.
 pub(super) fn resolved(raw: &str) -> Cow<'_, str> {
     if !raw.contains('&') {
         return raw.into();
@@ -187,8 +187,8 @@ pub(super) fn resolved(raw: &str) -> Cow<'_, str> {
     text.into()
 }
 
-/// The value of an attribute inside of a tag of HTML, of which the text behind the name is given; the tag may not be
-/// closed in it.
+/// Returns the value of an attribute inside of a tag of HTML, of which the text behind the name is given; the tag may
+/// not be closed in it.
 pub(super) fn tag_attribute<'t>(inside: &'t str, name: &str) -> Option<Cow<'t, str>> {
     let mut rest = inside;
     loop {

@@ -39,7 +39,7 @@ pub(super) enum Space {
 }
 
 impl Space {
-    /// The family of a namespace's name; `None` for an unknown one.
+    /// Returns the family of a namespace's name; `None` for an unknown one.
     pub(super) fn of_uri(uri: &str) -> Option<Space> {
         let bare = uri.trim();
         let bare = bare.strip_prefix("http://").or_else(|| bare.strip_prefix("https://")).unwrap_or(bare);
@@ -231,7 +231,7 @@ pub(super) struct Word {
 /// Longest name that means anything, in bytes.
 const LONGEST_NAME: usize = 20;
 
-/// What an element of this family with this local name says.
+/// Returns what an element of this family with this local name says.
 pub(super) fn word(space: Space, local_name: &str) -> Word {
     let mut buffer = [0; LONGEST_NAME];
     let lower = lower_case(local_name, &mut buffer);
@@ -410,7 +410,7 @@ fn of_gml(name: &str) -> Element {
     }
 }
 
-/// The name in lower case; empty, which means nothing, where it is longer than any that does.
+/// Returns the name in lower case; empty, which means nothing, where it is longer than any that does.
 fn lower_case<'b>(name: &str, buffer: &'b mut [u8; LONGEST_NAME]) -> &'b str {
     let Some(lower) = buffer.get_mut(..name.len()) else { return "" };
     lower.copy_from_slice(name.as_bytes());

@@ -25,7 +25,7 @@ fn atom(inside: &str) -> String {
     format!("<feed {NAMESPACES}><title>t</title><entry><id>1</id>{inside}</entry></feed>")
 }
 
-/// The first entry's fields of these names.
+/// Returns the first entry's fields of these names.
 fn fields<const N: usize>(document: &str, names: [&str; N]) -> [Value; N] {
     let entry = entry_json(&read(document)[0]);
     names.map(|name| entry[name].clone())

@@ -100,7 +100,7 @@ const NUMBERED: [(&str, &str, Piece); 12] = [
     ("keys", "{\"version\":\"https://jsonfeed.org/version/1\",\"items\":[{", |n| format!("\"k{n}\":{n},")),
 ];
 
-/// A piece that is repeated behind a beginning.
+/// Returns a piece that is repeated behind a beginning.
 fn repeated(beginning: &'static str, piece: String) -> Pattern {
     let from = beginning.char_indices().rev().nth(30).map_or(0, |(at, _)| at);
     let name = format!("{:?}..", format!("{}{piece}", &beginning[from..]));
@@ -111,7 +111,7 @@ fn repeated(beginning: &'static str, piece: String) -> Pattern {
 /// Generated pieces, unless `FEEDFLEET_PATTERNS` sets another number.
 const GENERATED: u64 = 48;
 
-/// All patterns: each piece behind each beginning, generated pieces, and those that are numbered.
+/// Returns all patterns: each piece behind each beginning, generated pieces, and those that are numbered.
 pub(crate) fn all() -> Vec<Pattern> {
     let each = |beginning| TOKENS.map(|token| repeated(beginning, token.to_owned()));
     let mut patterns: Vec<Pattern> = BEGINNINGS.into_iter().flat_map(each).collect();

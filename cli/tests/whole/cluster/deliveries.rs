@@ -124,7 +124,7 @@ async fn subscribe(api: &str, receiver: &Receiver, number: u32, all: u32) -> (St
     (path, part)
 }
 
-/// All events of entries, with their feeds.
+/// Returns all events of entries, with their feeds.
 async fn stored(load: &Load) -> Vec<(i64, FeedId)> {
     let (mut all, mut after) = (Vec::new(), 0);
     loop {
@@ -138,7 +138,8 @@ async fn stored(load: &Load) -> Vec<(i64, FeedId)> {
     }
 }
 
-/// The events in the order of their first arrival, and the number of those that arrived again. These must have the same id.
+/// Returns the events in the order of their first arrival, and the number of those that arrived again. These must have
+/// the same id.
 fn first_of_each(requests: &[(String, Vec<i64>)]) -> (Vec<i64>, usize) {
     let (mut ids, mut first, mut again) = (HashMap::new(), Vec::new(), 0);
     for (id, seqs) in requests {

@@ -435,7 +435,7 @@ impl Role {
     }
 }
 
-/// Whether a scheduler answers that its store is not open yet, or nothing at all.
+/// Returns whether a scheduler answers that its store is not open yet, or nothing at all.
 fn is_starting(address: &str) -> bool {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(address.trim_start_matches("http://"))?;

@@ -103,7 +103,7 @@ fn port(servers: &Servers, name: &str) -> String {
     std::fs::read_to_string(servers.folder().join(format!("{name}.port"))).unwrap().trim().to_owned()
 }
 
-/// A shell with the broker's own tools on its path, as at a node of the broker.
+/// Returns a shell with the broker's own tools on its path, as at a node of the broker.
 fn with_rabbitmqctl(servers: &Servers, folder: &Path) -> Command {
     for name in ["rabbitmqctl", "rabbitmq-plugins"] {
         tool(servers, folder, name);
@@ -473,7 +473,7 @@ async fn setup_applies_the_same_users_over_administrators_urls() {
     workers.close().await;
 }
 
-/// What it says when it does not work.
+/// Returns what it says when it does not work.
 fn setup_fails(servers: &Servers, arguments: &[&str], admin: &str) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_feedfleet"));
     command.arg("setup").args(arguments).env("FEEDFLEET_QUEUE__URL", &servers.rabbitmq);

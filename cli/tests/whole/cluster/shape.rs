@@ -67,7 +67,7 @@ impl Schema {
 /// What only stored entries have.
 const STORED: [&str; 7] = ["seq", "feed_id", "feed_url", "feed_title", "labels", "external_id", "seen"];
 
-/// The entries of one source, by their ids, as far as they should be the same in all.
+/// Returns the entries of one source, by their ids, as far as they should be the same in all.
 fn common(schema: &Schema, entries: impl IntoIterator<Item = Value>) -> BTreeMap<String, Value> {
     let of = |mut entry: Value| {
         schema.accepts(&entry);
@@ -83,7 +83,7 @@ fn list(value: &Value, name: &str) -> Vec<Value> {
     value[name].as_array().unwrap_or_else(|| panic!("no {name} in {value:#}")).clone()
 }
 
-/// The entries of events.
+/// Returns the entries of events.
 fn announced(events: impl IntoIterator<Item = Value>) -> impl Iterator<Item = Value> {
     events.into_iter().filter(|event| event["kind"] == "entry.new").map(|event| event["entry"].clone())
 }

@@ -48,7 +48,7 @@ impl Files {
         self.path(name).to_str().unwrap().to_owned()
     }
 
-    /// A role's settings: for each of its servers the authority, and the clients' certificate if it shows one.
+    /// Returns a role's settings: for each of its servers the authority, and the clients' certificate if it shows one.
     fn settings(&self, kind: Kind, certified: bool) -> Vec<(String, String)> {
         let keys = [("CA_FILE", "ca.pem"), ("CLIENT_CERT", "client.pem"), ("CLIENT_KEY", "client.key")];
         let keys = &keys[..if certified { 3 } else { 1 }];

@@ -85,7 +85,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The roles' output. Their log does not contain paths.
+    /// Returns the roles' output. Their log does not contain paths.
     pub(crate) fn text(name: &str, text: &str) -> Self {
         Self::bytes(name, text.as_bytes(), false)
     }
@@ -95,18 +95,18 @@ impl Place {
         Place { name: name.to_owned(), found, holds_paths }
     }
 
-    /// All files of a fleet's folder.
+    /// Returns all files of a fleet's folder.
     pub(crate) fn folder(path: &Path) -> Self {
         let files = std::fs::read_dir(path).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap());
         Self::bytes("the store's files", &files.collect::<Vec<_>>().concat(), true)
     }
 
-    /// All traffic through a proxy.
+    /// Returns all traffic through a proxy.
     pub(crate) fn wire(name: &str, proxy: &FaultProxy) -> Self {
         Place { name: name.to_owned(), found: WORDS.map(|word| proxy.heard(word)), holds_paths: true }
     }
 
-    /// The feeds in PostgreSQL, packed columns in hexadecimal.
+    /// Returns the feeds in PostgreSQL, packed columns in hexadecimal.
     pub(crate) async fn rows(server: &str, schema: &str) -> Self {
         let database = sqlx::PgPool::connect(server).await.unwrap();
         let query = sqlx::AssertSqlSafe(format!(r#"SELECT feeds::text FROM "{schema}".feeds"#));

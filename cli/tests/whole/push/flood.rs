@@ -18,7 +18,7 @@ use super::{INTERVAL, config};
 use crate::harness::{Home, PATIENCE, client};
 use crate::hostile::percentile;
 
-/// How many deliveries, and as many forgeries.
+/// Returns how many deliveries, and as many forgeries.
 fn size() -> usize {
     if is_long() { 10_000 } else { 300 }
 }

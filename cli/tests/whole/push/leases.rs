@@ -25,7 +25,7 @@ fn length() -> Duration {
     Duration::from_secs(if std::env::var_os("SOAK").is_some() { 120 } else { 20 })
 }
 
-/// A hub that grants five seconds, whatever is requested.
+/// Returns a hub that grants five seconds, whatever is requested.
 async fn hub() -> (String, Leases) {
     let leases = Leases::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -37,7 +37,7 @@ impl Size {
 const INTERVAL: Duration = Duration::from_secs(2);
 const FACTOR: u32 = 12;
 
-/// A configuration for hubs on loopback that reach the fleet at this address.
+/// Returns a configuration for hubs on loopback that reach the fleet at this address.
 fn config(address: &str) -> String {
     let key = base64::prelude::BASE64_STANDARD.encode([7; 32]);
     let interval = INTERVAL.as_secs();

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::receiver::Received;
 use super::{Receiver, Reply, busy, home, operator, received};
 
-/// The size: a short form among all tests, the long one in `dev/soak` (`SOAK_TARGETS`).
+/// Returns the size: a short form among all tests, the long one in `dev/soak` (`SOAK_TARGETS`).
 fn targets() -> usize {
     std::env::var("SOAK_TARGETS").map_or(20, |text| text.parse().expect("SOAK_TARGETS must be a number"))
 }

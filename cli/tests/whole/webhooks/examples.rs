@@ -59,7 +59,7 @@ impl Example {
         Example { child, port, lines }
     }
 
-    /// The numbers of the events that it has processed.
+    /// Returns the numbers of the events that it has processed.
     fn seqs(&self) -> Vec<i64> {
         let lines = self.lines.lock().unwrap();
         lines.iter().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect()

@@ -83,7 +83,7 @@ async fn ask(fleet: &Fleet, topic: &str, callback: &str) -> StatusCode {
     request.send().await.unwrap().status()
 }
 
-/// The subscription with this target.
+/// Returns the subscription with this target.
 async fn with_target(fleet: &Fleet, target: &str) -> Option<Value> {
     let all = fleet.get("/api/v1/subscriptions").await;
     all["items"].as_array().unwrap().iter().find(|it| it["target"] == target).cloned()

@@ -137,7 +137,7 @@ async fn receive(
 /// Lines of the section `delivery` that open a hub.
 pub(super) const OPEN_HUB: &str = "hub = \"open\"\nhub_lease_min = \"1s\"\n[api]\npublic_url = \"http://hub.example\"";
 
-/// A home with an open hub.
+/// Returns a home with an open hub.
 pub(super) fn hub_home() -> Home {
     home(OPEN_HUB)
 }

@@ -52,7 +52,8 @@ async fn a_killed_fleet_delivers_everything_in_order_and_duplicates_have_their_i
     fleet.stop();
 }
 
-/// The events of accepted requests in the order of their first arrival. What arrives again must be the same request.
+/// Returns the events of accepted requests in the order of their first arrival. What arrives again must be the same
+/// request.
 fn first_of_each(log: &[Received]) -> Vec<i64> {
     let mut ids: HashMap<i64, String> = HashMap::new();
     let mut first = Vec::new();

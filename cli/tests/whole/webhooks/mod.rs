@@ -45,7 +45,7 @@ fn home(delivery: &str) -> Home {
     Home::new(&format!("{CONFIG}\n[delivery]\n{delivery}"))
 }
 
-/// Feeds that have a new entry every second.
+/// Returns feeds that have a new entry every second.
 async fn busy(feeds: usize) -> (Origin, Vec<String>) {
     let origin = Origin::listen(&loopback(1, 0)).await.unwrap();
     let urls = (0..feeds).map(|number| {
@@ -75,13 +75,13 @@ fn refusal(home: &Home, fleet: &Fleet, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The numbers of the events of accepted requests, in the order in which they arrived.
+/// Returns the numbers of the events of accepted requests, in the order in which they arrived.
 fn accepted(log: &[Received]) -> Vec<i64> {
     let events = log.iter().filter(|received| received.is_accepted()).flat_map(Received::events);
     events.map(|event| event["seq"].as_i64().unwrap()).collect()
 }
 
-/// All events of a kind that the fleet has, by number.
+/// Returns all events of a kind that the fleet has, by number.
 async fn stored(fleet: &Fleet, query: &str) -> Vec<i64> {
     let (mut after, mut all) = (0, Vec::new());
     loop {

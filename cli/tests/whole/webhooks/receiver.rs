@@ -47,7 +47,7 @@ impl Received {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// Its events.
+    /// Returns its events.
     pub(crate) fn events(&self) -> Vec<Value> {
         self.json()["data"]["events"].as_array().unwrap().clone()
     }
@@ -132,12 +132,12 @@ impl Receiver {
         self.state.lock().unwrap().replies.insert(path.to_owned(), replies.to_vec());
     }
 
-    /// The largest number of requests that were answered at once by one host.
+    /// Returns the largest number of requests that were answered at once by one host.
     pub(crate) fn most_at_once(&self) -> usize {
         self.in_flight.iter().map(|host| host.most.load(Ordering::SeqCst)).max().unwrap_or(0)
     }
 
-    /// The requests to a path, in order.
+    /// Returns the requests to a path, in order.
     pub(crate) fn log(&self, path: &str) -> Vec<Received> {
         self.state.lock().unwrap().logs.get(path).cloned().unwrap_or_default()
     }

@@ -47,7 +47,7 @@ async fn reserved(private: &PrivateServer) -> (RedisGate, Vec<AcquireRequest>) {
     (gate, (0..MANY).zip(reservations).map(request).collect())
 }
 
-/// How many scripts the server has run.
+/// Returns how many scripts the server has run.
 fn calls(private: &PrivateServer) -> u64 {
     let stats = private.cli(&["INFO", "commandstats"]);
     let counts = ["cmdstat_evalsha:calls=", "cmdstat_eval:calls="].map(|name| {

@@ -92,12 +92,12 @@ impl RedisGate {
         groups
     }
 
-    /// When a call that begins now is given up.
+    /// Returns when a call that begins now is given up.
     fn gives_up(&self, now: Timestamp) -> i64 {
         now.after(self.server.patience()).millis()
     }
 
-    /// The time that scripts are given in place of the server's own.
+    /// Returns the time that scripts are given in place of the server's own.
     fn time(&self, now: Timestamp) -> Option<i64> {
         self.callers_time.then(|| now.millis())
     }

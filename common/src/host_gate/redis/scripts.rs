@@ -44,7 +44,8 @@ impl Scripts {
     }
 }
 
-/// The script that starts and releases several requests. Each step is a function with its own keys and arguments.
+/// Returns the script that starts and releases several requests. Each step is a function with its own keys and
+/// arguments.
 pub(super) fn batch() -> Script {
     Script::new(concat!(
         include_str!("host.lua"),

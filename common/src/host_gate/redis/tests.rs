@@ -52,7 +52,8 @@ async fn acquire(gate: &RedisGate, ticket: Ticket, feed: i64, started: Timestamp
     gate.acquire(&request, started).await.unwrap()
 }
 
-/// Whether a hold that was put on the gate until one time ends at the other: later by what the call took, never earlier.
+/// Returns whether a hold that was put on the gate until one time ends at the other: later by what the call took, never
+/// earlier.
 fn ends(until: Timestamp, hold: Timestamp) -> bool {
     until >= hold && until.since(hold) < PATIENCE
 }

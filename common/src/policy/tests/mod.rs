@@ -37,7 +37,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// No salt, and the middle of the open minutes where it matters.
 const NO_SALT: Draw = Draw { salt: 0.0, minute: 0.5 };
 
-/// A Wednesday in an open minute: 2026-10-07T12:07:00Z.
+/// Returns a Wednesday in an open minute: 2026-10-07T12:07:00Z.
 fn noon() -> Timestamp {
     at("2026-10-07T12:07:00Z")
 }
@@ -46,7 +46,7 @@ fn at(text: &str) -> Timestamp {
     serde_json::from_str(&format!("\"{text}\"")).unwrap()
 }
 
-/// The defaults in classes mode, without hot minutes, so that expected values are simple numbers.
+/// Returns the defaults in classes mode, without hot minutes, so that expected values are simple numbers.
 fn plain() -> PolicyConfig {
     PolicyConfig { mode: PolicyMode::Classes, hot_minutes: false, ..crate::config::defaults().policy }
 }

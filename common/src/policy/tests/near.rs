@@ -9,12 +9,12 @@ use rand::{RngExt, SeedableRng};
 use super::*;
 use crate::policy::hot_minute::is_hot;
 
-/// The adaptive rule with hot minutes, as by default.
+/// Returns the adaptive rule with hot minutes, as by default.
 fn adaptive() -> PolicyConfig {
     PolicyConfig { mode: PolicyMode::Adaptive, hot_minutes: true, ..plain() }
 }
 
-/// A feed of which `per_day` items are expected.
+/// Returns a feed of which `per_day` items are expected.
 fn posting(subscribers: u32, per_day: f32) -> Subject<'static> {
     let state = PollState { rhythm: Rhythm::steady(per_day * 33.0, 30.0, noon()), ..PollState::default() };
     Subject { state, ..readers(subscribers) }
@@ -127,7 +127,7 @@ fn day(
     (polls, Duration::from_secs_f64(gaps.0 / f64::from(gaps.1)))
 }
 
-/// The count of the busiest open minute over the mean of the open ones.
+/// Returns the count of the busiest open minute over the mean of the open ones.
 fn peak(polls: &[u32; 60]) -> f64 {
     let hot: u32 =
         (0..60_u32).zip(polls).filter(|(minute, _)| *minute < 4 || minute % 5 == 0).map(|(_, polls)| *polls).sum();

@@ -38,7 +38,7 @@ pub enum Prefetch {
 }
 
 impl Prefetch {
-    /// What one consumer may have unacked.
+    /// Returns what one consumer may have unacked.
     fn window(self) -> u16 {
         let (Prefetch::Unacked(messages) | Prefetch::Untaken(messages)) = self;
         messages.max(1)
@@ -100,7 +100,7 @@ impl Receiving {
         Receiving { inbox: Arc::default(), view, topology, prefetch, pump, closed }
     }
 
-    /// The next message; waits for one, and for the broker.
+    /// Returns the next message; waits for one, and for the broker.
     pub(super) async fn next(&self) -> Result<Arrived, BrokerError> {
         loop {
             let arrived = self.inbox.arrived.notified();
@@ -143,7 +143,7 @@ impl Receiving {
         self.inbox.arrived.notify_waiters();
     }
 
-    /// The channel over which messages came last.
+    /// Returns the channel over which messages came last.
     #[cfg(test)]
     pub(super) fn channel(&self) -> Arc<Session> {
         self.inbox.session().clone().expect("something was received")

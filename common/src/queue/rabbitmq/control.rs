@@ -24,7 +24,7 @@ impl Control {
         Control { publishing, consuming, topology, patience, channel: Mutex::default() }
     }
 
-    /// What the broker sees; fails at once when it is away.
+    /// Returns what the broker sees; fails at once when it is away.
     pub(super) async fn look(&self) -> Result<QueueStats, BrokerError> {
         tokio::time::timeout(self.patience, self.ask()).await.unwrap_or(Err(BrokerError::Silent))
     }
@@ -35,7 +35,7 @@ impl Control {
         self.look().await.map(|_| ())
     }
 
-    /// Why the broker takes no messages of ours, as far as it said so.
+    /// Returns why the broker takes no messages of ours, as far as it said so.
     pub(super) fn blocked(&self) -> Option<String> {
         self.publishing.live().ok()?.blocked().err().map(|trouble| trouble.to_string())
     }

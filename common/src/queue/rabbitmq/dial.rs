@@ -35,8 +35,8 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// The hosts of the server's URL. Its files are read now, so that a mistake shows at the start, and again for each
-    /// connection, so that a renewed certificate is used without a restart.
+    /// Returns the hosts of the server's URL. Its files are read now, so that a mistake shows at the start, and again
+    /// for each connection, so that a renewed certificate is used without a restart.
     pub(super) fn of(server: &ServerConfig) -> Result<Self, QueueError> {
         let mut uris = Vec::new();
         for url in server.urls() {
@@ -219,7 +219,8 @@ impl Drop for Attempt {
     }
 }
 
-/// What TLS is spoken with: the authorities and the certificate of the files, or else the system's authorities and none.
+/// Returns what TLS is spoken with: the authorities and the certificate of the files, or else the system's authorities
+/// and none.
 fn connector(server: &ServerConfig) -> io::Result<RustlsConnector> {
     let files = server.tls_files().map_err(io::Error::other)?;
     let config = match files.authorities {

@@ -86,7 +86,7 @@ impl Link {
 }
 
 impl View {
-    /// The connection, if it is up now.
+    /// Returns the connection, if it is up now.
     pub(super) fn live(&self) -> Result<Live, BrokerError> {
         match &*self.0.borrow() {
             State::Up(live) => Ok(live.clone()),
@@ -95,7 +95,7 @@ impl View {
         }
     }
 
-    /// The connection as soon as it is up; fails only when the link was closed.
+    /// Returns the connection as soon as it is up; fails only when the link was closed.
     pub(super) async fn up(&self) -> Result<Live, BrokerError> {
         let mut state = self.0.clone();
         let state = state.wait_for(|state| !matches!(state, State::Down(_))).await;
@@ -120,7 +120,7 @@ impl Live {
         self.number
     }
 
-    /// Why the broker takes no messages on this connection, if so.
+    /// Fails with the reason if the broker takes no messages on this connection.
     pub(super) fn blocked(&self) -> Result<(), BrokerError> {
         self.blocked.borrow().clone().map_or(Ok(()), |reason| Err(BrokerError::Blocked(reason)))
     }

@@ -126,13 +126,13 @@ impl Broker {
         Broker { declares: false, ..self }
     }
 
-    /// A queue of this broker. It is consumed only after the first `receive`; then the broker sends ahead what
+    /// Returns a queue of this broker. It is consumed only after the first `receive`; then the broker sends ahead what
     /// `prefetch` allows.
     pub fn queue<T: Message>(&self, prefetch: Prefetch) -> RabbitQueue<T> {
         self.queue_named(T::QUEUE, prefetch)
     }
 
-    /// A further queue of jobs, for those that need a login.
+    /// Returns a further queue of jobs, for those that need a login.
     pub fn queue_of_logins(&self, prefetch: Prefetch) -> RabbitQueue<FetchJob> {
         self.queue_named("jobs.logins", prefetch)
     }

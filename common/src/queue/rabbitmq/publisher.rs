@@ -158,7 +158,7 @@ impl Publisher {
         Ok(Open { channel, exchange })
     }
 
-    /// Why a message could not even be sent in time.
+    /// Returns why a message could not even be sent in time.
     fn timeout_cause(&self) -> BrokerError {
         match self.view.live().and_then(|live| live.blocked()) {
             Err(trouble) => trouble,
@@ -198,8 +198,8 @@ async fn send(
     }
 }
 
-/// Whether the broker closed the channel because of this very message's size. Others that were in flight over the
-/// channel fail with the same error and are not too large.
+/// Returns whether the broker closed the channel because of this very message's size. Others that were in flight over
+/// the channel fail with the same error and are not too large.
 fn too_large(error: &lapin::Error, bytes: usize) -> Option<BrokerError> {
     let lapin::ErrorKind::ProtocolError(refusal) = error.kind() else { return None };
     let precondition = *refusal.kind() == AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED);

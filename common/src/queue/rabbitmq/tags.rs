@@ -77,7 +77,7 @@ impl Tags {
         self.quiet() && self.fates.is_empty()
     }
 
-    /// What was settled since the last call.
+    /// Returns what was settled since the last call.
     pub(super) fn settlements(&mut self) -> Settlements {
         let news = std::mem::take(&mut self.news);
         let (acked, returned): (Vec<_>, Vec<_>) =

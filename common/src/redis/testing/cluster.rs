@@ -95,7 +95,7 @@ impl Clustered {
         }
     }
 
-    /// The URL of the cluster: it names some of the nodes.
+    /// Returns the URL of the cluster: it names some of the nodes.
     pub fn url(&self) -> String {
         let scheme = if self.servers[0].tls { "rediss-cluster" } else { "redis-cluster" };
         let hosts: Vec<String> =
@@ -108,7 +108,7 @@ impl Clustered {
         patient(&self.url(), namespace)
     }
 
-    /// Which server has a slot, as this one sees it.
+    /// Returns which server has a slot, as this one sees it.
     pub fn owner_seen_by(&self, server: usize, slot: Slot) -> Option<usize> {
         let nodes = self.servers[server].cli(&["CLUSTER", "NODES"]);
         let has = |line: &&str| {
@@ -120,7 +120,7 @@ impl Clustered {
         self.servers.iter().position(|server| line.contains(&format!(":{}@", server.port)))
     }
 
-    /// Which server has a slot: all that run must agree.
+    /// Returns which server has a slot: all that run must agree.
     pub fn owner(&self, slot: Slot) -> usize {
         let mut owner = None;
         wait_for("all agree who has a slot", || {
@@ -177,7 +177,7 @@ impl Clustered {
     }
 }
 
-/// Whether a word of `CLUSTER NODES` contains a slot.
+/// Returns whether a word of `CLUSTER NODES` contains a slot.
 fn holds(word: &str, slot: u16) -> bool {
     let (first, last) = word.split_once('-').unwrap_or((word, word));
     match (first.parse::<u16>(), last.parse::<u16>()) {

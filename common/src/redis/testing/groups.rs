@@ -71,13 +71,13 @@ impl Watched {
         self.master().unwrap()
     }
 
-    /// The URL of the group.
+    /// Returns the URL of the group.
     pub fn url(&self) -> String {
         let hosts: Vec<String> = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port)).collect();
         format!("redis-sentinel://{}/0?sentinelServiceName={SERVICE}", hosts.join(","))
     }
 
-    /// Which server all sentinels name as the master, if they agree.
+    /// Returns which server all sentinels name as the master, if they agree.
     pub fn master(&self) -> Option<usize> {
         let named = |sentinel: &PrivateServer| {
             sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]).lines().nth(1).map(str::to_owned)

@@ -3,7 +3,7 @@
 use super::*;
 use crate::redis::testing::groups::{SERVICE, Watched};
 
-/// The run of the server's process that answers.
+/// Returns the run of the server's process that answers.
 async fn run_of(server: &RedisServer) -> Option<String> {
     let script = Script::new("redis.call('SET', KEYS[1], '1') return ARGV[1]");
     let answer = server.eval(Slot::default(), &script, |call, run| {
@@ -12,7 +12,7 @@ async fn run_of(server: &RedisServer) -> Option<String> {
     answer.await.ok()
 }
 
-/// The run that a server itself reports.
+/// Returns the run that a server itself reports.
 fn own_run(server: &PrivateServer) -> String {
     let info = server.cli(&["INFO", "server"]);
     info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap().to_owned()

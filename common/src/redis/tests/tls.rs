@@ -39,7 +39,7 @@ impl Authority {
         self.folder.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// A server with the certificate, which demands one of its clients or does not.
+    /// Returns a server with the certificate, which demands one of its clients or does not.
     fn server(&self, demands: &str, arguments: &[&str]) -> PrivateServer {
         let (certificate, key, ca) = (self.file("certificate.pem"), self.file("key.pem"), self.file("ca.pem"));
         let own = [
@@ -55,7 +55,7 @@ impl Authority {
         server
     }
 
-    /// The configuration of a client that trusts it, and shows its certificate or none.
+    /// Returns the configuration of a client that trusts it, and shows its certificate or none.
     fn client(&self, url: &str, certified: bool) -> ServerConfig {
         let mut config = ServerConfig { ca_file: self.file("ca.pem"), ..ServerConfig::at(url) };
         if certified {

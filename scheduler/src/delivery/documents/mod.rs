@@ -56,7 +56,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// The health of a feed.
+    /// Returns the health of a feed.
     pub fn of(feed: &Feed) -> Self {
         let state = &feed.state;
         Health {

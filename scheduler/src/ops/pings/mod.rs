@@ -59,7 +59,7 @@ impl Pings {
         Ok(false)
     }
 
-    /// The feed that a stranger may know of; of one that is merged the one that it became.
+    /// Returns the feed that a stranger may know of; of one that is merged the one that it became.
     async fn public_feed(&self, url: &FeedUrl) -> Result<Option<Feed>, BackendError> {
         let mut which = FeedRef::Url(url.clone());
         for _ in 0..LONGEST_CHAIN {
@@ -85,7 +85,8 @@ impl Pings {
     }
 }
 
-/// The ways in which feeds write the address of their site: with and without the last slash, over http and https.
+/// Returns the ways in which feeds write the address of their site: with and without the last slash, over http and
+/// https.
 fn ways_to_write(site: &FeedUrl) -> Vec<String> {
     let (_, rest) = site.as_str().split_once("://").unwrap_or_default();
     let bare = rest.strip_suffix('/').unwrap_or(rest);

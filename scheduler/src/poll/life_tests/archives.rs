@@ -68,7 +68,7 @@ impl Origin {
         }
     }
 
-    /// The response to a job.
+    /// Returns the response to a job.
     fn response(&mut self, job: &FetchJob, now: Timestamp) -> Outcome {
         let query = job.url.as_url().query().and_then(|query| query.strip_prefix("paged="));
         let page: usize = query.map_or(1, |number| number.parse().unwrap());
@@ -101,7 +101,7 @@ fn dated(at: Timestamp) -> Entry {
     Entry { id: at.to_string(), published: Some(at), ..Entry::default() }
 }
 
-/// The day of a time.
+/// Returns the day of a time.
 fn day(at: Timestamp) -> Timestamp {
     Timestamp::from_millis(at.millis().div_euclid(86_400_000) * 86_400_000)
 }
@@ -171,7 +171,7 @@ async fn with_an_archive_no_entry_is_lost_and_every_feed_that_loses_some_is_name
     }
 }
 
-/// A feed with an archive of five pages, polled once.
+/// Returns a feed with an archive of five pages, polled once.
 async fn with_pages() -> (Fleet, Origin, FeedId) {
     let fleet = Fleet::new().await;
     let mut origin = Origin::new(fleet.clock.now());
@@ -218,14 +218,15 @@ fn burst(fleet: &Fleet, origin: &mut Origin, id: FeedId, count: u32) {
     origin.posts.get_mut(&id).unwrap().extend(posts);
 }
 
-/// Whether nothing is known to be missing, and how many entries are.
+/// Returns whether nothing is known to be missing, and how many entries are.
 async fn verdict(fleet: &Fleet, origin: &Origin, id: FeedId, before: usize) -> (bool, usize) {
     let feed = fleet.feed(id).await;
     assert_eq!(feed.archive, None, "it was read to its end");
     (feed.state.gap_since.is_none(), origin.posts[&id].len() - before - stored(fleet, id).await)
 }
 
-/// A feed whose archive is read after bursts, polled once: entries that were posted before the first poll and that it did not show.
+/// Returns a feed whose archive is read after bursts, polled once: entries that were posted before the first poll and
+/// that it did not show.
 async fn quiet_with_pages() -> (Fleet, Origin, FeedId, usize) {
     let (fleet, mut origin, id) = with_pages().await;
     origin.is_over = true;

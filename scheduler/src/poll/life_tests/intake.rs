@@ -189,7 +189,7 @@ async fn a_loop_that_panics_ends_the_scheduler_and_says_which() {
     assert_eq!(ended.unwrap_err().to_string(), "the scheduler's results loop ended before shutdown");
 }
 
-/// A fleet whose due times have no random part, and what it waits between two polls.
+/// Returns a fleet whose due times have no random part, and what it waits between two polls.
 async fn unsalted() -> (Fleet, Duration) {
     let mut config = config();
     config.policy.salt = 0.0;
@@ -267,7 +267,7 @@ async fn the_watchdog_barks_when_feeds_are_due_and_nothing_is_polled_and_only_wi
     assert_eq!(look().await, (false, 0), "nothing is due any more");
 }
 
-/// A scheduler whose leases are a few milliseconds, and that has only just begun.
+/// Returns a scheduler whose leases are a few milliseconds, and that has only just begun.
 fn impatient(store: Arc<dyn Store>, schedule: Arc<dyn Schedule>) -> Scheduler {
     let mut config = config();
     (config.scheduler.queue_lease, config.scheduler.fetch_lease) = (Duration::from_millis(10), Duration::ZERO);

@@ -67,7 +67,7 @@ impl Fleet {
         Self::over(config(), store, clock, Timestamp::EPOCH).await
     }
 
-    /// A process that finds this store: schedule, gate and queues are empty.
+    /// Returns a process that finds this store: schedule, gate and queues are empty.
     async fn over(config: Config, store: Arc<dyn Store>, clock: Arc<ManualClock>, born: Timestamp) -> Self {
         let reports = Arc::new(MemoryQueue::new(1 << 20));
         Self::with_reports(config, store, clock, born, reports).await
@@ -161,7 +161,7 @@ impl Fleet {
         report(job, now, outcome)
     }
 
-    /// The report as the worker sends it that was given this very job.
+    /// Returns the report as the worker sends it that was given this very job.
     async fn signed(&self, report: FetchReport) -> FetchReport {
         let FetchReport { feed, version, host, answers_wake: wake_at, .. } = report.clone();
         let expires = report.started.after(Duration::from_secs(60));

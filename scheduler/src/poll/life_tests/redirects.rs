@@ -7,7 +7,7 @@ use super::*;
 
 const HUB: &str = "http://hub.example/feed";
 
-/// What a worker reports whose redirect led to the hub, when that allows no requests before `until`.
+/// Returns what a worker reports whose redirect led to the hub, when that allows no requests before `until`.
 async fn interrupted(fleet: &Fleet, job: &FetchJob, until: Timestamp) -> FetchReport {
     let now = fleet.clock.now();
     let limits = fleet.ops.rules.get().limits_of(&job.host);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A dated entry, this long before now.
+/// Returns a dated entry, this long before now.
 fn dated(world: &World, id: u32, ago: Duration) -> Entry {
     Entry { id: id.to_string(), published: Some(world.clock.now().before(ago)), ..Entry::default() }
 }

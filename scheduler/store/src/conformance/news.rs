@@ -21,7 +21,7 @@ fn status(status: Status) -> FeedChange {
     FeedChange { status: Some(status), ..FeedChange::default() }
 }
 
-/// The events after a number: kind, feed, and the settings that changed.
+/// Returns the events after a number: kind, feed, and the settings that changed.
 async fn news(store: &dyn Store, after: &mut i64) -> Vec<(String, i64, String)> {
     let page = store.find_events(&EventQuery::after(*after, 5_000)).await.unwrap();
     *after = page.next;

@@ -33,7 +33,7 @@ async fn learn(store: &dyn Store, feed: FeedId, seconds: u64, announced: bool) {
     assert_eq!(new_entries(&apply(store, &[verdict], seconds).await[0]), (1, 0));
 }
 
-/// A verified subscription whose pushes are reliable.
+/// Returns a verified subscription whose pushes are reliable.
 async fn reliable(store: &dyn Store, feed: FeedId, id: &str) -> PushSubscription {
     store.want_pushes(&[wish(feed, id, "https://hub.example/")], at(1)).await.unwrap();
     let verified = PushSubscription { state: PushState::Verified, lease_until: Some(at(9999)), ..the(store, id).await };

@@ -14,7 +14,8 @@ const ACTION: &str = "store entries";
 const CHUNK_BYTES: usize = 4 << 20;
 const CHUNK_ENTRIES: usize = 2_000;
 
-/// What the verdicts' documents change. Their feeds' rows are locked: no other transaction writes these entries.
+/// Returns what the verdicts' documents change. Their feeds' rows are locked: no other transaction writes these
+/// entries.
 pub(super) async fn changes<'a>(on: &mut PgConnection, fresh: &[Fresh<'a>]) -> Result<Vec<Change<'a>>, StoreError> {
     let mut changes = reported(fresh);
     if changes.is_empty() {
@@ -67,7 +68,7 @@ pub(super) async fn write(on: &mut PgConnection, changes: &[Change<'_>], now: Ti
     Ok(())
 }
 
-/// How many of the changes one statement takes.
+/// Returns how many of the changes one statement takes.
 fn chunk(changes: &[Change<'_>]) -> usize {
     let mut bytes = 0;
     let fits = changes.iter().take(CHUNK_ENTRIES).take_while(|change| {

@@ -173,7 +173,7 @@ impl Events for PostgresStore {
     }
 }
 
-/// The lines of a page. `numbers` reads the first and the last number, `from` the first line from a number on.
+/// Returns the lines of a page. `numbers` reads the first and the last number, `from` the first line from a number on.
 async fn choose(
     on: &mut PgConnection,
     query: &EventQuery,
@@ -198,14 +198,14 @@ async fn choose(
     Ok(query.choose(rows.iter().map(Line::read).collect::<Result<Vec<_>, _>>()?, scanned))
 }
 
-/// The entries of a page.
+/// Returns the entries of a page.
 async fn whole(on: &mut PgConnection, chosen: &Chosen) -> Result<Vec<StoredEntry>, sqlx::Error> {
     let rows = sqlx::query_as::<_, EntryRow>(ENTRIES_BY_SEQ).bind(chosen.entries()).fetch_all(on).await?;
     Ok(readable(rows))
 }
 
-/// The epoch, and the last numbers of events and of entries that are gone: everything above is there, unless an erased feed
-/// took it along.
+/// Returns the epoch, and the last numbers of events and of entries that are gone: everything above is there, unless an
+/// erased feed took it along.
 async fn bounds(on: &mut PgConnection) -> Result<(String, i64, i64), sqlx::Error> {
     sqlx::query_as("SELECT epoch, events_gone, entries_gone FROM store").fetch_one(on).await
 }

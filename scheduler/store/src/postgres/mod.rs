@@ -91,7 +91,8 @@ impl PostgresStore {
         self
     }
 
-    /// A call, tried again while the server ends it in favour of another transaction: nothing of it is stored then.
+    /// Runs a call, and tries it again while the server ends it in favour of another transaction: nothing of it is
+    /// stored then.
     async fn call<T, Tried>(&self, action: &'static str, call: impl Fn() -> Tried) -> Result<T, StoreError>
     where
         Tried: Future<Output = Result<T, StoreError>>,
@@ -119,7 +120,7 @@ impl PostgresStore {
     }
 }
 
-/// The future's result, or [`StoreError::Late`] when it takes longer than `limit`.
+/// Returns the future's result, or [`StoreError::Late`] when it takes longer than `limit`.
 async fn bounded<T>(
     action: &'static str,
     limit: Duration,
@@ -128,7 +129,7 @@ async fn bounded<T>(
     tokio::time::timeout(limit, call).await.unwrap_or(Err(StoreError::Late { action, limit }))
 }
 
-/// A column of a batch.
+/// Returns a column of a batch.
 fn column<'a, Row, Value>(rows: &'a [Row], value: impl Fn(&'a Row) -> Value) -> Vec<Value> {
     rows.iter().map(value).collect()
 }

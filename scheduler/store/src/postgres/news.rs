@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 use super::column;
 use crate::news::{Known, News, known_columns, news};
 
-/// What people set of these feeds, by number. Their rows are locked in that order.
+/// Returns what people set of these feeds, by number. Their rows are locked in that order.
 pub(super) async fn known(on: &mut PgConnection, ids: &[i64]) -> Result<Vec<Known>, sqlx::Error> {
     let sql = concat!("SELECT ", known_columns!(), " FROM feeds WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE");
     sqlx::query_as(sql).bind(ids).fetch_all(on).await

@@ -40,7 +40,8 @@ const SETTINGS: [(&str, &str); 10] = [
     ("jit", "off"),
 ];
 
-/// What makes an end to what a stuck server, a stuck neighbour or our own death would leave behind, in milliseconds.
+/// Returns the limits that end what a stuck server, a stuck neighbour or our own death would leave behind, in
+/// milliseconds.
 fn ends(limits: Limits) -> [(&'static str, u128); 3] {
     let (statement, wait) = (limits.statement.as_millis(), (limits.statement / 2).as_millis());
     [("statement_timeout", statement), ("lock_timeout", wait), ("idle_in_transaction_session_timeout", wait)]
@@ -99,7 +100,7 @@ impl PostgresStore {
     }
 }
 
-/// What each connection begins with, as statements: a proxy may refuse parameters of the connection.
+/// Returns what each connection begins with, as statements: a proxy may refuse parameters of the connection.
 fn settings(limits: Limits, schema: &str) -> String {
     let mut text = format!("SET search_path = {schema};");
     for (name, value) in SETTINGS {
@@ -145,7 +146,7 @@ async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<
     on.close().await.map_err(StoreError::on(ACTION))
 }
 
-/// The schema's version; 0 when there is none.
+/// Returns the schema's version; 0 when there is none.
 async fn version(on: &mut PgConnection, schema: &str) -> Result<i64, sqlx::Error> {
     let table = format!("{schema}._sqlx_migrations");
     let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(table).fetch_one(&mut *on).await?;

@@ -86,12 +86,12 @@ impl Servers {
         Arc::new(Servers { hosts, target, settings, current, searching, history: Unreadable::default() })
     }
 
-    /// The options of the host in use.
+    /// Returns the options of the host in use.
     pub(super) fn options(&self) -> PgConnectOptions {
         self.hosts[self.host()].clone()
     }
 
-    /// The index of the host in use.
+    /// Returns the index of the host in use.
     pub(super) fn host(&self) -> usize {
         self.lock().host
     }
@@ -100,12 +100,12 @@ impl Servers {
         self.lock().term
     }
 
-    /// Whether a connection that is idle since this moment is to the host in use.
+    /// Returns whether a connection that is idle since this moment is to the host in use.
     pub(super) fn is_here(&self, idle_since: Instant) -> bool {
         self.lock().moved.is_none_or(|moved| idle_since > moved)
     }
 
-    /// Why the history of the server in use is unknown, so that a promotion would go unnoticed.
+    /// Returns why the history of the server in use is unknown, so that a promotion would go unnoticed.
     pub(super) fn timeline_unreadable(&self) -> Option<String> {
         self.history.reason()
     }
@@ -250,7 +250,7 @@ impl Servers {
         Err(none_found(&refusals))
     }
 
-    /// A connection to this host if it accepts writes; otherwise why not.
+    /// Returns a connection to this host if it accepts writes; otherwise why not.
     async fn ask(&self, host: usize) -> Result<PgConnection, String> {
         let ask = async {
             let mut on = self.hosts[host].connect().await?;
@@ -266,7 +266,8 @@ impl Servers {
         }
     }
 
-    /// Why this connection's server is not the wanted one. Every server that replays another one's log is reported, wanted or not.
+    /// Returns why this connection's server is not the wanted one. Every server that replays another one's log is
+    /// reported, wanted or not.
     async fn fault(&self, on: &mut PgConnection) -> Result<Option<&'static str>, sqlx::Error> {
         let sql = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'";
         let row = on.fetch_one(sql).await?;

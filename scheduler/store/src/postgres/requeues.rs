@@ -73,7 +73,7 @@ impl Requeues for PostgresStore {
     }
 }
 
-/// A step, unless another process is taking one.
+/// Takes a step, unless another process is taking one.
 async fn step_in(on: &mut PgConnection, id: i64, now: Timestamp) -> Result<RequeueStep, sqlx::Error> {
     const LOCK: &str = concat!(
         "SELECT ",

@@ -21,7 +21,8 @@ pub(super) async fn make_index(on: &mut PgConnection) -> Result<(), sqlx::Error>
     Ok(())
 }
 
-/// The schema that has the extension, made if need be and if it may be. Not ours: another fleet in the same database uses it too.
+/// Returns the schema that has the extension, made if need be and if it may be. Not ours: another fleet in the same
+/// database uses it too.
 async fn extension(on: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
     const HOME: &str = "SELECT nspname::text FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace \
                         WHERE extname = 'pg_trgm'";

@@ -71,7 +71,7 @@ impl Connections {
         InUse { connections: Arc::clone(self), number }
     }
 
-    /// How many connections are in use.
+    /// Returns how many connections are in use.
     pub(super) fn used(&self) -> usize {
         self.lock().used.len()
     }
@@ -97,7 +97,7 @@ impl Connections {
         }
     }
 
-    /// The call's result; `None` when its connection was lost.
+    /// Returns the call's result; `None` when its connection was lost.
     pub(super) async fn heard<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         let mut call = std::pin::pin!(call);
         if let Ok(ended) = timeout(SLOW, &mut call).await {
@@ -117,7 +117,7 @@ impl Connections {
         }
     }
 
-    /// Whether some connections are lost.
+    /// Returns whether some connections are lost.
     async fn look(&self) -> bool {
         let mut last = self.looking.lock().await;
         if let Some(look) = last.as_ref().filter(|look| look.at.elapsed() < LOOK_EVERY) {

@@ -87,7 +87,7 @@ impl SqliteStore {
     }
 }
 
-/// Where the copy is made: beside its place, so that it can be renamed.
+/// Returns where the copy is made: beside its place, so that it can be renamed.
 fn partial(to: &Path) -> PathBuf {
     let name = to.file_name().unwrap_or_default().to_string_lossy();
     to.with_file_name(format!(".{name}.{}.partial", std::process::id()))

@@ -47,7 +47,7 @@ impl Batch {
         self.bytes.len()
     }
 
-    /// The statement with the rows as its parameters 1 and 2; further ones can be bound after them.
+    /// Returns the statement with the rows as its parameters 1 and 2; further ones can be bound after them.
     pub(super) fn query(mut self, sql: &'static str) -> Query<'static, Sqlite, SqliteArguments> {
         self.rows.push_str(if self.len == 0 { "[]" } else { "]" });
         // `substr` of an empty blob is NULL, which would make empty texts absent ones.

@@ -14,7 +14,7 @@ const ACTION: &str = "store entries";
 const CHUNK_BYTES: usize = 4 << 20;
 const CHUNK_ENTRIES: usize = 2_000;
 
-/// What the verdicts' documents change.
+/// Returns what the verdicts' documents change.
 pub(super) async fn changes<'a>(on: &mut SqliteConnection, fresh: &[Fresh<'a>]) -> Result<Vec<Change<'a>>, StoreError> {
     let mut changes = reported(fresh);
     if changes.is_empty() {

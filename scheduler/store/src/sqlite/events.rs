@@ -166,7 +166,8 @@ impl Events for SqliteStore {
     }
 }
 
-/// The lines of a page, of as many as are `scanned`. `numbers` reads the first and the last number, `from` the first line from a number on.
+/// Returns the lines of a page, of as many as are `scanned`. `numbers` reads the first and the last number, `from` the
+/// first line from a number on.
 async fn choose(
     on: &mut SqliteConnection,
     query: &EventQuery,
@@ -194,7 +195,7 @@ async fn choose(
     Ok(query.choose(lines, scanned))
 }
 
-/// The entries of a page.
+/// Returns the entries of a page.
 async fn whole(on: &mut SqliteConnection, chosen: &Chosen) -> Result<Vec<StoredEntry>, StoreError> {
     let sql = whole_entries!("WHERE entries.seq IN (SELECT value FROM json_each(?1))");
     let rows: Vec<EntryRow> = sqlx::query_as(sql)
@@ -205,7 +206,8 @@ async fn whole(on: &mut SqliteConnection, chosen: &Chosen) -> Result<Vec<StoredE
     Ok(readable(rows))
 }
 
-/// The epoch, and the oldest number that may still be there: everything above it is, unless an erased feed took it along.
+/// Returns the epoch, and the oldest number that may still be there: everything above it is, unless an erased feed took
+/// it along.
 async fn bounds(on: &mut SqliteConnection, column: &'static str) -> Result<(String, i64), StoreError> {
     let row = sqlx::query("SELECT * FROM store").fetch_one(on).await.map_err(StoreError::on(ACTION))?;
     let read = || Ok((row.try_get("epoch")?, row.try_get::<i64, _>(column)? + 1));

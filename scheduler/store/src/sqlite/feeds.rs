@@ -382,7 +382,7 @@ fn new_rows(feeds: &[NewFeed]) -> Batch {
     rows
 }
 
-/// The first column of each row.
+/// Returns the first column of each row.
 fn ids<Ids: FromIterator<i64>>(rows: &[SqliteRow]) -> Result<Ids, sqlx::Error> {
     rows.iter().map(|row| row.try_get(0)).collect()
 }

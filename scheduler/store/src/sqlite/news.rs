@@ -6,7 +6,7 @@ use sqlx::SqliteConnection;
 use super::batch::Batch;
 use crate::news::{Known, News, known_columns, news};
 
-/// What people set of these feeds, by number.
+/// Returns what people set of these feeds, by number.
 pub(super) async fn known(on: &mut SqliteConnection, ids: &[i64]) -> Result<Vec<Known>, sqlx::Error> {
     let sql =
         concat!("SELECT ", known_columns!(), " FROM feeds WHERE id IN (SELECT value FROM json_each(?1)) ORDER BY id");

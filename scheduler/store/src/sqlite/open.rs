@@ -107,7 +107,7 @@ pub(super) fn location(url: &str) -> Result<Location, StoreError> {
     }
 }
 
-/// What the first connection's failure means.
+/// Returns what the first connection's failure means.
 pub(super) fn unopened(path: &Path, error: sqlx::Error) -> StoreError {
     match sqlite_code(&error) {
         Some(NOT_A_DATABASE) => StoreError::Foreign { path: path.to_owned() },

@@ -135,7 +135,7 @@ async fn what_was_stored_of_port_80_is_merged_into_443() {
     ports_80_and_443_become_one_host(&folder).await;
 }
 
-/// What the database says about itself, and whether references lead somewhere.
+/// Returns whether the database finds itself sound, and all references lead somewhere.
 async fn is_sound(store: &SqliteStore) -> bool {
     let check: String = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&store.writer).await.unwrap();
     let dangling = sqlx::query("PRAGMA foreign_key_check").fetch_all(&store.writer).await.unwrap();

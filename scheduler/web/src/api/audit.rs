@@ -242,7 +242,7 @@ impl Drop for Line {
     }
 }
 
-/// What the path is about: a collection, or one thing in it where the route has a place for its name.
+/// Returns what the path is about: a collection, or one thing in it where the route has a place for its name.
 fn subject(path: &str, route: &str) -> String {
     let parts = |text: &'static str| path.trim_start_matches(text).trim_start_matches('/').split('/');
     let parts: Vec<&str> = parts("/api/v1").collect();

@@ -76,7 +76,7 @@ async fn streamed(api: &Api, params: &EventParams, headers: &HeaderMap) -> Resul
     api.streams.answer(stream::unfold(telling, Telling::next))
 }
 
-/// A client that comes back says itself where it was, in the header that browsers send.
+/// Returns the cursor. A client that comes back sends its position in the header that browsers use.
 async fn cursor(api: &Api, params: &EventParams, headers: &HeaderMap) -> Result<i64, ApiError> {
     let accepted = "a seq: a whole number, 0 for the oldest that is kept, or 'latest' for what comes from now on";
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());

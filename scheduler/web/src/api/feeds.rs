@@ -74,7 +74,7 @@ impl Accepts for FeedBody {
 }
 
 impl FeedBody {
-    /// The login in these fields: absent, `null`, or a pair.
+    /// Returns the login in these fields: absent, `null`, or a pair.
     pub(crate) fn login(&self) -> Result<Option<Option<Login>>, ApiError> {
         match (&self.username, &self.password) {
             (None, None) => Ok(None),
@@ -89,8 +89,8 @@ impl FeedBody {
         }
     }
 
-    /// The audience that results when these fields are laid over `before`, of a feed with these calm groups. Calm subscribers
-    /// take the place of the one that a feed without a count is taken to have.
+    /// Returns the audience that results when these fields are laid over `before`, of a feed with these calm groups.
+    /// Calm subscribers take the place of the one that a feed without a count is taken to have.
     pub(crate) fn audience(&self, before: Audience, calm_before: &[CalmGroup]) -> Result<Audience, ApiError> {
         let is_uncounted = (before.subscribers, before.active_subscribers) == (1, 1) && calm_before.is_empty();
         let is_calm = self.calm.as_ref().is_some_and(|calm| calm_subscribers(calm) > 0);
@@ -118,7 +118,7 @@ impl FeedBody {
         Ok(Audience { subscribers, active_subscribers, sla, important, interval })
     }
 
-    /// The change of labels in these fields.
+    /// Returns the change of labels in these fields.
     pub(crate) fn labels(&self) -> Result<LabelEdit, ApiError> {
         let read = |name: &str, labels: &Option<Vec<String>>| {
             let read = labels.as_deref().map(read_labels).transpose();
@@ -131,13 +131,13 @@ impl FeedBody {
         })
     }
 
-    /// The caller's own id in these fields: absent, `null`, or a text.
+    /// Returns the caller's own id in these fields: absent, `null`, or a text.
     pub(crate) fn external_id(&self) -> Result<Option<Option<String>>, ApiError> {
         let read = |id: &Option<String>| id.as_deref().map(read_external_id).transpose().map_err(ApiError::bad);
         self.external_id.as_ref().map(read).transpose()
     }
 
-    /// The feed that these fields add.
+    /// Returns the feed that these fields add.
     pub(crate) fn new_feed(&self, api: &Api) -> Result<AddFeed, ApiError> {
         let url = self.url.as_deref().ok_or_else(|| ApiError::bad("url is missing; it must be the feed's address"))?;
         let (url, of_url) = input::feed(url, &api.ops.config.fetch.at_service).map_err(ApiError::not_a_url)?;
@@ -359,7 +359,7 @@ async fn edit(api: &Api, id: FeedId, edit: EditFeed) -> Result<Json<FeedView>, A
     Ok(Json(api.view(feed.ok_or_else(|| ApiError::no_feed(id))?)))
 }
 
-/// What helps a feed that is not polled.
+/// Returns what helps a feed that is not polled.
 fn not_polled(feed: &Feed) -> &'static str {
     match feed.status {
         Status::Gone | Status::Removed => "is not polled; add its URL again to give it one more try",

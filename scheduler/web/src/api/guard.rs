@@ -194,7 +194,7 @@ pub(crate) async fn admit(State(guard): State<Guard>, mut request: Request, next
     response
 }
 
-/// What is shown in an `Authorization` header of this scheme.
+/// Returns what is shown in an `Authorization` header of this scheme.
 fn shown<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (name, rest) = value.split_once(' ')?;
@@ -205,7 +205,7 @@ fn bearer(headers: &HeaderMap) -> String {
     shown(headers, "bearer").unwrap_or_default().to_owned()
 }
 
-/// The password of a browser's login; its user name may be anything.
+/// Returns the password of a browser's login; its user name may be anything.
 fn password(headers: &HeaderMap) -> Option<String> {
     let login = BASE64_STANDARD.decode(shown(headers, "basic")?).ok()?;
     let (_, password) = std::str::from_utf8(&login).ok()?.split_once(':')?;
@@ -247,7 +247,7 @@ fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<
     Ok(())
 }
 
-/// The host that a request names.
+/// Returns the host that a request names.
 fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     match uri.authority() {
         Some(authority) => Some(authority.as_str()),

@@ -26,7 +26,7 @@ const BUSY: u64 = 60;
 struct Fields(Vec<(String, String)>);
 
 impl Fields {
-    /// The first value of a field that is not empty.
+    /// Returns the first value of a field that is not empty.
     fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(field, value)| field == name && !value.is_empty());
         found.map(|(_, value)| value.as_str())
@@ -36,7 +36,7 @@ impl Fields {
         self.get(name).map(str::to_owned).ok_or_else(|| HubRefusal::Bad(format!("{name} is missing")))
     }
 
-    /// All values of these fields.
+    /// Returns all values of these fields.
     fn all<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(|(field, _)| names.contains(&field.as_str())).map(|(_, value)| value.as_str())
     }
@@ -115,7 +115,7 @@ fn read(fields: &Fields, by: String) -> Result<HubRequest, HubRefusal> {
     Ok(HubRequest { mode, topic, callback, lease: lease.transpose()?, secret, format, by })
 }
 
-/// A publisher says that feeds have something new: a ping.
+/// Handles a publisher's announcement that feeds have something new: a ping.
 async fn published(api: &Api, caller: Caller, fields: &Fields) -> Result<Response, ApiError> {
     if let Some(refusal) = pings::too_often(api, caller) {
         return Ok(refusal);

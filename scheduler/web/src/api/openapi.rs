@@ -29,7 +29,7 @@ pub(super) mod tests {
     use crate::api::{PREFIX, outer, versioned};
     use crate::testing::Fleet;
 
-    /// Every (method, path) that is served: the router knows its paths, and answers with the methods of each.
+    /// Returns every (method, path) that is served: the router knows its paths, and answers with the methods of each.
     async fn served(fleet: &Fleet) -> BTreeSet<(String, String)> {
         let nested = versioned().paths.into_iter().map(|path| format!("{PREFIX}{path}"));
         let others = outer().paths.into_iter().chain(["/".to_owned()]);
@@ -47,7 +47,7 @@ pub(super) mod tests {
         serde_json::from_str(DOCUMENT).unwrap()
     }
 
-    /// Every described operation, changes after reads, erasures last.
+    /// Returns every described operation, changes after reads, erasures last.
     pub(in crate::api) fn described(document: &Value) -> Vec<(String, String, Value)> {
         let paths = document["paths"].as_object().unwrap();
         let of_path = |(path, item): (&String, &Value)| {
@@ -189,7 +189,7 @@ pub(super) mod tests {
         if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
     }
 
-    /// Where a value is not what its schema says, for as much of JSON Schema as the document uses.
+    /// Returns where a value is not what its schema says, for as much of JSON Schema as the document uses.
     fn mismatch(document: &Value, schema: &Value, value: &Value, at: &str) -> Option<String> {
         if let Some(reference) = schema["$ref"].as_str() {
             let target = document.pointer(reference.trim_start_matches('#'));

@@ -134,7 +134,7 @@ async fn waits(api: &Api) -> Result<BTreeMap<HostKey, Timestamp>, ApiError> {
     Ok(waits)
 }
 
-/// Which feeds are meant.
+/// Returns which feeds are meant.
 async fn filter(api: &Api, body: FilterBody) -> Result<RequeueFilter, ApiError> {
     let hosts = match &body.host {
         None => Vec::new(),

@@ -76,7 +76,7 @@ pub(crate) const OPEN: [&str; 52] = [
 /// The page of the fleet.
 const HOME: &str = "/";
 
-/// Where a caller with labels is led that opens the page of the fleet.
+/// Returns true for a caller with labels that opens the page of the fleet: it is redirected.
 pub(crate) fn leads_home(caller: &Caller, request: &Request) -> bool {
     caller.is_limited() && request.uri().path() == HOME && request.method() == Method::GET
 }
@@ -98,7 +98,7 @@ fn named(labels: &[String]) -> String {
 }
 
 impl Api {
-    /// The labels that the caller is limited to; none: it sees everything.
+    /// Returns the labels that the caller is limited to; none: it sees everything.
     pub(crate) fn labels(&self) -> &[String] {
         &self.caller.labels
     }
@@ -108,7 +108,7 @@ impl Api {
         !self.caller.is_limited() || self.labels().iter().any(|label| marks.labels.contains(label))
     }
 
-    /// The feed, if the caller may see it.
+    /// Returns the feed, if the caller may see it.
     pub(crate) async fn find(&self, which: &FeedRef) -> Result<Option<Feed>, ApiError> {
         Ok(self.ops.feed(which).await?.filter(|feed| self.shows(&feed.marks)))
     }
@@ -124,7 +124,7 @@ impl Api {
         !self.caller.is_limited() || !visible.is_empty() && visible.iter().all(|label| self.labels().contains(label))
     }
 
-    /// The labels of a new feed. Without any of its own it gets the caller's.
+    /// Returns the labels of a new feed. Without any of its own it gets the caller's.
     pub(crate) fn labels_for_new(&self, wanted: Vec<String>) -> Result<Vec<String>, ApiError> {
         if self.caller.is_limited() && wanted.is_empty() {
             return Ok(self.labels().to_vec());

@@ -126,7 +126,7 @@ pub(crate) async fn list(
     Ok(Json(List { items: found.into_iter().map(|it| view(&api, it)).collect(), next }))
 }
 
-/// All subscriptions that the caller may see.
+/// Returns all subscriptions that the caller may see.
 pub(crate) async fn all(api: &Api) -> Result<Vec<Subscription>, ApiError> {
     readable(api, 0, u32::try_from(MOST_SUBSCRIPTIONS).unwrap_or(u32::MAX)).await
 }
@@ -146,7 +146,7 @@ async fn readable(api: &Api, mut after: i64, limit: u32) -> Result<Vec<Subscript
     }
 }
 
-/// The subscription, or 404, also for one that the caller may not see.
+/// Returns the subscription, or 404, also for one that the caller may not see.
 async fn found(api: &Api, id: i64) -> Result<Subscription, ApiError> {
     api.ops.subscription(id).await?.filter(|it| api.owns(it)).ok_or_else(|| unknown(id))
 }
@@ -293,7 +293,7 @@ async fn edited(api: &Api, id: i64, edit: EditSubscription) -> Result<Json<Subsc
     Ok(Json(SubscriptionView { secret: secret.map(|secret| secret.reveal()), ..view(api, changed) }))
 }
 
-/// The subscription as the API shows it.
+/// Returns the subscription as the API shows it.
 pub(crate) fn view(api: &Api, subscription: Subscription) -> SubscriptionView {
     SubscriptionView::of(subscription, &api.ops.secrets, api.ops.clock.now())
 }

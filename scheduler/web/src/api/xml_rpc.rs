@@ -21,7 +21,7 @@ pub(super) struct Call {
     pub(super) params: Vec<String>,
 }
 
-/// A call's body. The error says what is wrong with it.
+/// Returns a call's body. The error says what is wrong with it.
 pub(super) fn read(body: &[u8]) -> Result<Call, String> {
     // Addresses and names of methods are ASCII in every encoding that is still in use here.
     let text = std::str::from_utf8(body).map_or_else(|_| latin(body), Cow::Borrowed);
@@ -76,17 +76,17 @@ fn latin(body: &[u8]) -> Cow<'static, str> {
     body.iter().map(|byte| char::from(*byte)).collect::<String>().into()
 }
 
-/// The answer to `weblogUpdates.*`: whether it was refused, and a sentence.
+/// Returns the answer to `weblogUpdates.*`: whether it was refused, and a sentence.
 pub(super) fn weblog_answer(refused: bool, message: &str) -> String {
     answer(&structure(&[("flerror", boolean(refused)), ("message", string(message))]))
 }
 
-/// The answer to `rssCloud.ping`.
+/// Returns the answer to `rssCloud.ping`.
 pub(super) fn cloud_answer(known: bool) -> String {
     answer(&boolean(known))
 }
 
-/// A call that could not be carried out.
+/// Returns a call that could not be carried out.
 pub(super) fn fault(code: i32, message: &str) -> String {
     let value = structure(&[("faultCode", format!("<int>{code}</int>")), ("faultString", string(message))]);
     response(&format!("<fault><value>{value}</value></fault>"))

@@ -105,7 +105,7 @@ impl Open {
 }
 
 impl Admitted {
-    /// What the connection is doing.
+    /// Returns what the connection is doing.
     pub(super) fn activity(&self) -> &Arc<Activity> {
         &self.activity
     }

@@ -69,7 +69,7 @@ impl Served {
     }
 }
 
-/// What a response of `/turn` holds; used by one test only.
+/// Returns what a response of `/turn` holds; used by one test only.
 fn turn() -> Arc<tokio::sync::Mutex<()>> {
     static TURN: std::sync::LazyLock<Arc<tokio::sync::Mutex<()>>> = std::sync::LazyLock::new(Arc::default);
     Arc::clone(&TURN)

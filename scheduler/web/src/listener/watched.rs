@@ -32,7 +32,7 @@ struct State {
 }
 
 impl Activity {
-    /// A connection that was opened now.
+    /// Returns a connection that was opened now.
     pub(super) fn opened() -> Self {
         Activity(Mutex::new(State { busy: false, heard: true, since: Instant::now(), stalled: None }))
     }

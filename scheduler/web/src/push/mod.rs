@@ -92,7 +92,7 @@ async fn in_time<T>(body: impl Future<Output = T>) -> Result<T, ApiError> {
     tokio::time::timeout(BODY_WITHIN, body).await.map_err(late)
 }
 
-/// The body, or `None` if it is too large. One that breaks off is not a delivery: the hub sends it again.
+/// Returns the body, or `None` if it is too large. One that breaks off is not a delivery: the hub sends it again.
 async fn whole(body: Body) -> Result<Option<Vec<u8>>, ApiError> {
     use axum::body::HttpBody;
     let announced = body.size_hint().lower();
@@ -110,7 +110,7 @@ async fn whole(body: Body) -> Result<Option<Vec<u8>>, ApiError> {
     }
 }
 
-/// The topic that a delivery names (`Link`, `rel=self`).
+/// Returns the topic that a delivery names (`Link`, `rel=self`).
 fn topic(headers: &HeaderMap) -> Option<String> {
     let links = headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok());
     let mut links = links.flat_map(|field| field.split('<').skip(1));
@@ -177,7 +177,7 @@ fn answer(taken: Taken) -> Response {
     }
 }
 
-/// A text that no browser takes for a page.
+/// Returns a text that no browser takes for a page.
 fn plain(text: String) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }

@@ -17,7 +17,7 @@ fn open(config: &mut Config) {
     config.secrets.key = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [7; 32]);
 }
 
-/// A feed with a subscription that waits for its verification.
+/// Returns a feed with a subscription that waits for its verification.
 async fn asked(fleet: &Fleet, kind: PushKind, secret: Option<&str>) -> (i64, String) {
     let id = fleet.feed(FEED).await;
     let mut document = Document::default();
@@ -163,7 +163,7 @@ async fn a_check_says_what_to_do() {
     assert!(call(&fleet, "POST", "/websub/check", &[], "").await.1.starts_with("feedfleet takes deliveries here"));
 }
 
-/// A body that must not be read.
+/// Returns a body that must not be read.
 fn unread() -> axum::body::Body {
     let chunk = || -> Result<Vec<u8>, std::io::Error> { panic!("the body was read") };
     axum::body::Body::from_stream(futures_util::stream::once(async move { chunk() }))

@@ -32,7 +32,7 @@ const COLLECTIONS: [&str; 4] = ["OrderedCollection", "OrderedCollectionPage", "C
 const OBJECTS: [&str; 10] =
     ["Note", "Article", "Page", "Question", "Event", "Video", "Audio", "Image", "Document", "Place"];
 
-/// The posts of a collection that has some in it.
+/// Returns the posts of a collection that has some in it.
 pub(in crate::parse) fn read(text: &str, max_entries: usize) -> Option<Posts> {
     let document = document(text)?;
     if !is_one_of(&document, &COLLECTIONS) {
@@ -121,7 +121,7 @@ fn post_of(object: &Value, activity: &Value) -> Post {
     }
 }
 
-/// What only some objects say.
+/// Returns what only some objects say.
 fn details(object: &Value) -> EntryDetails {
     let addresses = |name| object.get(name).into_iter().flat_map(each).filter_map(address);
     // quotations have no name in the vocabulary; these are in use
@@ -161,7 +161,8 @@ fn place(location: &Value) -> Option<Geo> {
     Some(Geo { lat: degrees("latitude", 90.0)?, lon: degrees("longitude", 180.0)? })
 }
 
-/// An object's or actor's picture: the largest first where there are several, as servers list the smallest first.
+/// Returns an object's or actor's picture: the largest first where there are several, as servers list the smallest
+/// first.
 fn picture(of: &Value) -> Option<String> {
     let pictures = ["image", "icon"].into_iter().filter_map(|name| of.get(name));
     let width = |picture: &&Value| picture.get("width").and_then(Value::as_u64).unwrap_or(0);
@@ -178,13 +179,13 @@ fn hashtags(object: &Value) -> Vec<String> {
     tags.filter_map(|tag| string(tag, "name")).map(|name| name.trim_start_matches('#').to_owned()).collect()
 }
 
-/// The language of a text that has one only.
+/// Returns the language of a text that has one only.
 fn only_key(texts: &serde_json::Map<String, Value>) -> Option<String> {
     let mut languages = texts.keys();
     languages.next().filter(|_| languages.next().is_none()).cloned()
 }
 
-/// The human page of an object or actor: `url` may be a text, a link, or a list of them.
+/// Returns the human page of an object or actor: `url` may be a text, a link, or a list of them.
 fn page_of(object: &Value) -> Option<String> {
     let links: Vec<&Value> = each(object.get("url")?).collect();
     let is_page = |link: &&&Value| string(link, "mediaType").is_none_or(|media_type| media_type.contains("html"));
@@ -225,7 +226,7 @@ fn files(object: &Value) -> Vec<Enclosure> {
     attached.chain(own.filter_map(|link| file(link, Some(object)))).collect()
 }
 
-/// A file. What its own object says of it counts where it says nothing.
+/// Returns a file. What its own object says of it counts where it says nothing.
 fn file(file: &Value, of: Option<&Value>) -> Option<Enclosure> {
     let url = address_of_file(file).filter(|_| is_file(file))?;
     let whole = |name| file.get(name).and_then(Value::as_u64);
@@ -262,7 +263,7 @@ fn is_file(file: &Value) -> bool {
 const FILES: [&str; 4] = ["Document", "Image", "Video", "Audio"];
 const MEDIA: [&str; 3] = ["Image", "Video", "Audio"];
 
-/// A text in the document's own language, or in the first of several.
+/// Returns a text in the document's own language, or in the first of several.
 fn natural(object: &Value, plain: &str, by_language: &str) -> Option<String> {
     let first = || object.get(by_language)?.as_object()?.values().find_map(Value::as_str).map(str::to_owned);
     string(object, plain).filter(|text| !text.is_empty()).or_else(first)
@@ -272,13 +273,13 @@ fn items(collection: &Value) -> Option<&Vec<Value>> {
     collection.get("orderedItems").or_else(|| collection.get("items"))?.as_array()
 }
 
-/// The address that a value is or has.
+/// Returns the address that a value is or has.
 fn address(value: &Value) -> Option<String> {
     let text = value.as_str().map(str::to_owned);
     text.or_else(|| string(value, "href")).or_else(|| string(value, "id")).filter(|address| !address.is_empty())
 }
 
-/// The members of a list, or the one value in place of a list.
+/// Returns the members of a list, or the one value in place of a list.
 fn each(value: &Value) -> impl Iterator<Item = &Value> {
     let (list, one) = match value {
         Value::Array(list) => (list.as_slice(), None),

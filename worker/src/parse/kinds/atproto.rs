@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::posts::{Post, Posts, json, time};
 use crate::parse::text::escaped;
 
-/// The author's feed, if the document is one.
+/// Returns the author's feed, if the document is one.
 pub(in crate::parse) fn read(text: &str, max_entries: usize) -> Option<Posts> {
     if !text.contains("app.bsky.feed.") {
         return None;
@@ -87,7 +87,7 @@ fn post(item: &Value) -> Option<Post> {
     })
 }
 
-/// The tags of a post: beside its text, and marked in it.
+/// Returns the tags of a post: beside its text, and marked in it.
 fn tags(record: &Value) -> Vec<String> {
     let list = |of: &'_ Value, name| of.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
     let beside = list(record, "tags");
@@ -96,7 +96,7 @@ fn tags(record: &Value) -> Vec<String> {
     beside.into_iter().chain(marked).filter_map(|tag| tag.as_str().map(str::to_owned)).collect()
 }
 
-/// The name that an account shows, and its handle.
+/// Returns the name that an account shows, and its handle.
 fn name(account: &Value) -> Option<String> {
     let handle = str_at(account, "/handle")?;
     match str_at(account, "/displayName").map(str::trim) {
@@ -105,7 +105,7 @@ fn name(account: &Value) -> Option<String> {
     }
 }
 
-/// An account as an author.
+/// Returns an account as an author.
 fn account(account: &Value) -> Option<Author> {
     Some(Author {
         name: name(account)?,
@@ -115,7 +115,7 @@ fn account(account: &Value) -> Option<Author> {
     })
 }
 
-/// A post's text as HTML. Ranges are counted in bytes; those that overlap or split a character are left out.
+/// Returns a post's text as HTML. Ranges are counted in bytes; those that overlap or split a character are left out.
 fn marked_up(text: &str, facets: Option<&Value>) -> String {
     let mut links: Vec<(usize, usize, String)> =
         facets.and_then(Value::as_array).into_iter().flatten().filter_map(link).collect();
@@ -200,13 +200,13 @@ fn add_quote(quoted: &Value, content: &mut String) {
     content.push_str(&format!("<blockquote><p>{by}</p>{text}</blockquote>"));
 }
 
-/// The page of a quoted post.
+/// Returns the page of a quoted post.
 fn address(quoted: &Value) -> Option<String> {
     let key = str_at(quoted, "/uri").and_then(|uri| uri.rsplit('/').next());
     str_at(quoted, "/author/did").zip(key).map(|(did, key)| format!("{PROFILES}{did}/post/{key}"))
 }
 
-/// A file, with what its embed says of it.
+/// Returns a file, with what its embed says of it.
 fn file(url: &str, media_type: &str, embed: &Value, thumbnail: Option<&str>) -> Enclosure {
     let side = |pointer| embed.pointer(pointer).and_then(Value::as_u64).and_then(|side| side.try_into().ok());
     Enclosure {

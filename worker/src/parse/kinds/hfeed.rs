@@ -25,7 +25,7 @@ const MAX_AUTHOR_BYTES: usize = 1024;
 /// Vocabularies whose items are entries of a feed.
 const ENTRIES: [&str; 2] = ["h-entry", "h-event"];
 
-/// The feed that a page is.
+/// Returns the feed that a page is.
 pub(in crate::parse) fn read(html: &str, url: Option<&Url>, limits: &ParseLimits) -> Option<Posts> {
     // most pages have none, and a tree costs a hundred times what looking for a name does
     if html.len() > MAX_PAGE_BYTES || (!html.contains("h-entry") && !html.contains("h-event")) {
@@ -64,7 +64,7 @@ pub(in crate::parse) fn read(html: &str, url: Option<&Url>, limits: &ParseLimits
     })
 }
 
-/// The feed's own item, if it has one, and its entries.
+/// Returns the feed's own item, if it has one, and its entries.
 fn feed_of(page: &Page) -> Option<(Option<Item<'_>>, Vec<NodeId>)> {
     let is_entry = |node: &NodeId| ENTRIES.iter().any(|vocabulary| page.is_a(*node, vocabulary));
     let feeds = page.tree.inside(page.tree.root()).filter(|node| page.is_a(*node, "h-feed"));
@@ -125,7 +125,7 @@ fn same_beginning(text: &str, beginning: &str) -> bool {
     beginning.split_whitespace().flat_map(str::chars).all(|wanted| words.next() == Some(wanted))
 }
 
-/// What only some entries say.
+/// Returns what only some entries say.
 fn details(page: &Page, item: &Item<'_>, content_type: Option<&str>) -> EntryDetails {
     let addresses =
         |name: &'static str| item.named(name).take(MAX_MEMBERS).filter_map(|property| page.url_of(property));
@@ -142,7 +142,7 @@ fn details(page: &Page, item: &Item<'_>, content_type: Option<&str>) -> EntryDet
     }
 }
 
-/// Where an entry was written: its own coordinates, or those of its place.
+/// Returns where an entry was written: its own coordinates, or those of its place.
 fn geo(page: &Page, item: &Item<'_>) -> Option<Geo> {
     let of = |item: &Item<'_>| {
         let degrees = |name, most: f64| {
@@ -244,7 +244,7 @@ impl Head {
     }
 }
 
-/// The HTML inside of an element, its links made absolute: they would mean something else anywhere else.
+/// Returns the HTML inside of an element, its links made absolute: they would mean something else anywhere else.
 fn markup(page: &Page, within: NodeId, max_bytes: usize) -> Option<String> {
     let html = page.tree.write_inside(within, max_bytes, |attribute| {
         LINKS.contains(&&*attribute.name.local).then(|| page.absolute(&attribute.value))

@@ -78,7 +78,7 @@ impl Page {
         left > 0
     }
 
-    /// The node after `node` inside of `within`, if the page may still be looked at.
+    /// Returns the node after `node` inside of `within`, if the page may still be looked at.
     fn next(&self, node: NodeId, within: NodeId, descend: bool) -> Option<NodeId> {
         let classes = self.tree.attribute(node, "class").map_or(0, str::len);
         self.pays(classes).then(|| self.tree.after(node, within, descend)).flatten()
@@ -97,7 +97,7 @@ impl Page {
         self.classes(node).any(|class| VOCABULARIES.contains(&class))
     }
 
-    /// The items outside of each other, in order.
+    /// Returns the items outside of each other, in order.
     pub(super) fn top_items(&self) -> Vec<NodeId> {
         let root = self.tree.root();
         let mut found = Vec::new();
@@ -110,7 +110,7 @@ impl Page {
         found
     }
 
-    /// The item at an element.
+    /// Returns the item at an element.
     pub(super) fn item(&self, root: NodeId) -> Item<'_> {
         let mut item = Item { root, properties: Vec::new(), children: Vec::new(), nests: false };
         let mut next = self.tree.after(root, root, true);
@@ -131,7 +131,7 @@ impl Page {
         item
     }
 
-    /// A property's value as text.
+    /// Returns a property's value as text.
     pub(super) fn text_of(&self, property: &Property<'_>) -> Option<String> {
         let node = property.at;
         if self.is_item(node) {
@@ -145,7 +145,7 @@ impl Page {
         self.written_value(node).or_else(|| self.text(node))
     }
 
-    /// A property's value as an absolute URL.
+    /// Returns a property's value as an absolute URL.
     pub(super) fn url_of(&self, property: &Property<'_>) -> Option<String> {
         let node = property.at;
         if self.is_item(node) {
@@ -158,7 +158,7 @@ impl Page {
         Some(self.absolute(&value))
     }
 
-    /// A property's value as the text of a date and time.
+    /// Returns a property's value as the text of a date and time.
     pub(super) fn date_of(&self, property: &Property<'_>) -> Option<String> {
         let node = property.at;
         let parts = self.value_parts(node, true);
@@ -173,7 +173,7 @@ impl Page {
         Some(date.join(" "))
     }
 
-    /// An item's name: the property, or what the rules imply where it has neither texts nor items in it.
+    /// Returns an item's name: the property, or what the rules imply where it has neither texts nor items in it.
     pub(super) fn name_of(&self, item: &Item<'_>) -> Option<String> {
         if let Some(name) = item.of("p", "name") {
             return self.text_of(name);
@@ -191,7 +191,7 @@ impl Page {
         shown(item.root).or_else(|| self.only_inside(item.root).find_map(shown)).or_else(|| self.text(item.root))
     }
 
-    /// An item's URL: the property, or what the rules imply where it has no other.
+    /// Returns an item's URL: the property, or what the rules imply where it has no other.
     pub(super) fn url_of_item(&self, item: &Item<'_>) -> Option<String> {
         if let Some(url) = item.of("u", "url") {
             return self.url_of(url);
@@ -207,7 +207,7 @@ impl Page {
         Some(self.absolute(href))
     }
 
-    /// An item's picture: the property, or what the rules imply.
+    /// Returns an item's picture: the property, or what the rules imply.
     pub(super) fn photo_of_item(&self, item: &Item<'_>) -> Option<String> {
         if let Some(photo) = item.of("u", "photo") {
             return self.url_of(photo);
@@ -224,7 +224,7 @@ impl Page {
         Some(self.absolute(source))
     }
 
-    /// The only element in an element, and the only one in that, as long as no item begins there.
+    /// Returns the only element in an element, and the only one in that, as long as no item begins there.
     fn only_inside(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
         let only = |node: NodeId| {
             let mut elements = self.tree.children(node).filter(|child| !self.tree.name(*child).is_empty());
@@ -234,7 +234,7 @@ impl Page {
         [first, first.and_then(only)].into_iter().flatten()
     }
 
-    /// What an element links to.
+    /// Returns what an element links to.
     fn link(&self, node: NodeId) -> Option<&str> {
         let attribute = |name| self.tree.attribute(node, name);
         match self.tree.name(node) {
@@ -253,7 +253,7 @@ impl Page {
         sources.find_map(|source| self.tree.attribute(source, "src"))
     }
 
-    /// The value that an element's attribute has for machines.
+    /// Returns the value that an element's attribute has for machines.
     fn written_value(&self, node: NodeId) -> Option<String> {
         let attribute = |name| self.tree.attribute(node, name).map(str::to_owned);
         match self.tree.name(node) {
@@ -273,7 +273,7 @@ impl Page {
         .or_else(|| self.text(node))
     }
 
-    /// The value class pattern: a property's value in parts of its element, put together.
+    /// Returns the value class pattern: a property's value in parts of its element, put together.
     fn value_class(&self, node: NodeId) -> Option<String> {
         let parts = self.value_parts(node, false);
         (!parts.is_empty()).then(|| parts.concat())
@@ -295,7 +295,7 @@ impl Page {
         parts
     }
 
-    /// The text inside of an element, pictures by their description; nothing of scripts and styles.
+    /// Returns the text inside of an element, pictures by their description; nothing of scripts and styles.
     pub(super) fn text(&self, within: NodeId) -> Option<String> {
         let mut text = String::new();
         let mut next = self.tree.after(within, within, true);
@@ -327,22 +327,22 @@ impl Page {
 }
 
 impl<'t> Item<'t> {
-    /// Its first property of that kind.
+    /// Returns its first property of that kind.
     pub(super) fn of(&self, prefix: &str, name: &str) -> Option<&Property<'t>> {
         self.properties.iter().find(|property| property.prefix == prefix && property.name == name)
     }
 
-    /// All of its links of that name.
+    /// Returns all of its links of that name.
     pub(super) fn links<'p>(&'p self, name: &'p str) -> impl Iterator<Item = &'p Property<'t>> {
         self.properties.iter().filter(move |property| property.prefix == "u" && property.name == name)
     }
 
-    /// Its first property of that name, however it is to be read.
+    /// Returns its first property of that name, however it is to be read.
     pub(super) fn any(&self, name: &str) -> Option<&Property<'t>> {
         self.properties.iter().find(|property| property.name == name)
     }
 
-    /// All of its properties of that name.
+    /// Returns all of its properties of that name.
     pub(super) fn named<'p>(&'p self, name: &'p str) -> impl Iterator<Item = &'p Property<'t>> {
         self.properties.iter().filter(move |property| property.name == name)
     }

@@ -18,7 +18,7 @@ use crate::discover;
 pub(crate) use activity::Lead;
 use posts::Posts;
 
-/// The feed that a document is, of whichever of these kinds. A page is one only if it announces no better feed.
+/// Returns the feed that a document is, of whichever of these kinds. A page is one only if it announces no better feed.
 pub(super) fn read(text: &str, content_type: Option<&str>, url: Option<&Url>, limits: &ParseLimits) -> Option<Posts> {
     let max = limits.max_entries;
     if text.trim_start().starts_with('{') {
@@ -30,7 +30,7 @@ pub(super) fn read(text: &str, content_type: Option<&str>, url: Option<&Url>, li
     page(text, content_type, url, limits).filter(|_| !announces())
 }
 
-/// The feed that a page is.
+/// Returns the feed that a page is.
 pub(super) fn page(text: &str, content_type: Option<&str>, url: Option<&Url>, limits: &ParseLimits) -> Option<Posts> {
     let is_page = discover::is_page(text.as_bytes(), content_type) && !limits.is_late();
     // A page whose tree ended at the deadline is not whole.

@@ -125,7 +125,7 @@ const MAX_VALUES: usize = 500_000;
 /// An object takes the memory of this number of other values, even with one member: its map has room for several.
 const VALUES_OF_OBJECT: usize = 12;
 
-/// A JSON document as a tree, if it is one and its tree is affordable.
+/// Returns a JSON document as a tree, if it is one and its tree is affordable.
 pub(super) fn json(text: &str) -> Option<Value> {
     let weight = |byte| match byte {
         b',' | b'[' => 1,
@@ -136,12 +136,12 @@ pub(super) fn json(text: &str) -> Option<Value> {
     (values <= MAX_VALUES).then(|| serde_json::from_str(text).ok()).flatten()
 }
 
-/// A time as publishers write it.
+/// Returns a time as publishers write it.
 pub(super) fn time(text: &str) -> Option<Timestamp> {
     dates::parse(text).map(Timestamp::from_chrono)
 }
 
-/// A duration as ISO 8601 writes it, in seconds: `PT1H2M3.5S`. Days are the longest unit.
+/// Returns a duration as ISO 8601 writes it, in seconds: `PT1H2M3.5S`. Days are the longest unit.
 pub(super) fn iso_duration(text: &str) -> Option<Number> {
     let mut seconds = 0.0;
     let mut rest = text.trim().strip_prefix('P')?;
@@ -163,7 +163,7 @@ pub(super) fn iso_duration(text: &str) -> Option<Number> {
     Number::new(seconds).filter(|_| seconds > 0.0)
 }
 
-/// A file's media type by the end of its URL, for formats that do not name it.
+/// Returns a file's media type by the end of its URL, for formats that do not name it.
 pub(super) fn media_type_of(url: &str) -> Option<String> {
     let path = url.split(['?', '#']).next()?;
     let (_, extension) = path.rsplit('/').next()?.rsplit_once('.')?;

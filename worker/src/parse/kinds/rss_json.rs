@@ -26,7 +26,7 @@ const MAX_NAME: usize = 64;
 const MAX_GROWTH: usize = 3;
 const MAX_GROWTH_OF_SMALL: usize = 64 * 1024;
 
-/// The document as RSS in XML, if it is RSS-in-JSON.
+/// Returns the document as RSS in XML, if it is RSS-in-JSON.
 pub(in crate::parse) fn as_xml(text: &str, limits: &ParseLimits) -> Option<String> {
     if !text.trim_start().starts_with('{') || !text.contains("\"rss\"") || limits.is_late() {
         return None;

@@ -13,7 +13,7 @@ use super::super::text;
 use super::bounds::{Budget, bounded};
 use crate::parse::one_line::{MAX_NAME_BYTES, name, title};
 
-/// The details of an entry, but its authors.
+/// Returns the details of an entry, but its authors.
 pub(super) fn finish(draft: DraftDetails<'_>, links: &mut Links<'_>) -> EntryDetails {
     let DraftDetails { image, rights, base, mut fields, .. } = draft;
     let mut absolute = |href: &mut Option<String>| {
@@ -49,7 +49,8 @@ pub(super) fn finish(draft: DraftDetails<'_>, links: &mut Links<'_>) -> EntryDet
     fields
 }
 
-/// The persons of these names, if that says more than one name does: there are several of them, or more is known of one.
+/// Returns the persons of these names, if that says more than one name does: there are several of them, or more is
+/// known of one.
 pub(super) fn persons<'k>(
     known: &(impl Iterator<Item = &'k Author> + Clone),
     names: &[String],
@@ -109,7 +110,7 @@ fn extension(values: Vec<Extension>) -> Vec<Extension> {
     values.into_iter().map(cleaned).collect()
 }
 
-/// A file in its final form.
+/// Returns a file in its final form.
 pub(super) fn enclosure(file: File<'_>, links: &mut Links<'_>) -> Option<Enclosure> {
     let url = links.absolute(&file.link)?;
     let media_type = file.media_type.filter(|media_type| media_type.len() <= MAX_NAME_BYTES);
@@ -142,7 +143,7 @@ pub(super) fn enclosure(file: File<'_>, links: &mut Links<'_>) -> Option<Enclosu
 /// Longest description of a feed, in bytes.
 const MAX_DESCRIPTION: usize = 4 * 1024;
 
-/// What a feed says about itself, if it says anything.
+/// Returns what a feed says about itself, if it says anything.
 pub(super) fn finish_about(
     draft: DraftAbout<'_>,
     language: Option<String>,
@@ -178,7 +179,7 @@ pub(super) fn finish_about(
     (fields != FeedAbout::default()).then_some(fields)
 }
 
-/// A short text that every store takes.
+/// Returns a short text that every store takes.
 fn tidy(written: Option<String>) -> Option<String> {
     let written = written?;
     let short = &written[..written.floor_char_boundary(MAX_NAME_BYTES)];

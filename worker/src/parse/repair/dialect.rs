@@ -30,7 +30,7 @@ pub(super) fn kind(name: &str) -> Option<Kind> {
 }
 
 impl Dialect {
-    /// The dialect of a document with this root element.
+    /// Returns the dialect of a document with this root element.
     pub(super) fn of_root(name: &str) -> Option<Self> {
         let kind = kind(name)?;
         // RDF's own prefix is not that of the feed in it.
@@ -38,7 +38,8 @@ impl Dialect {
         Some(Dialect { kind, prefix })
     }
 
-    /// A name as it would be in a plain document of this kind: in lower case, without the document's own prefix.
+    /// Returns a name as it would be in a plain document of this kind: in lower case, without the document's own
+    /// prefix.
     pub(super) fn plain(&self, name: &str) -> String {
         let bare = self.prefix.as_deref().and_then(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
         bare.to_ascii_lowercase()

@@ -26,7 +26,7 @@ const MAX_JUNK: usize = 64 * 1024;
 /// Longest name of a root element, prefix included, in bytes: further ones must not be read to their end at each `<`.
 const MAX_ROOT_NAME: usize = 32;
 
-/// Where the feed begins in a text, if there is one: at the first tag that only a feed begins with.
+/// Returns where the feed begins in a text, if there is one: at the first tag that only a feed begins with.
 pub(super) fn feed_position(text: &str) -> Option<usize> {
     let head = &text[..text.floor_char_boundary(MAX_JUNK)];
     head.match_indices('<').map(|(at, _)| at).find(|at| {
@@ -163,7 +163,8 @@ impl Rewriter {
         }
     }
 
-    /// The depth of the element that contains the entries: whatever else is open, an entry begins outside of it.
+    /// Returns the depth of the element that contains the entries: whatever else is open, an entry begins outside of
+    /// it.
     fn container(&self) -> usize {
         self.open.iter().position(|open| open.plain == "channel").map_or(1, |at| at + 1)
     }

@@ -29,7 +29,7 @@ pub(super) struct Tag<'a> {
     pub(super) empty: bool,
 }
 
-/// The token that a text begins with, and its length. `None` at the end.
+/// Returns the token that a text begins with, and its length. `None` at the end.
 pub(super) fn first(text: &str) -> Option<(Token<'_>, usize)> {
     let Some(markup) = text.strip_prefix('<') else {
         let length = text.find('<').unwrap_or(text.len());
@@ -65,8 +65,8 @@ pub(super) fn first(text: &str) -> Option<(Token<'_>, usize)> {
     Some((Token::Start(Tag { name, attributes, empty }), 1 + name_end + inside + closed))
 }
 
-/// Where the inside of a tag ends, and the length of what closes it: the first `>` outside of quotes, or, when a quote is
-/// never closed or another tag begins, the first of either.
+/// Returns where the inside of a tag ends, and the length of what closes it: the first `>` outside of quotes, or, when
+/// a quote is never closed or another tag begins, the first of either.
 fn tag_end(text: &str) -> (usize, usize) {
     let mut quote = None;
     let mut after_equals = false;
@@ -92,7 +92,7 @@ pub(super) fn is_name(name: &str) -> bool {
     begins && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'))
 }
 
-/// The attributes of a tag: names with raw values, quoted or not; a name alone is its own value.
+/// Returns the attributes of a tag: names with raw values, quoted or not; a name alone is its own value.
 pub(super) fn attributes(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -11,7 +11,7 @@ use crate::parse::draft::{MAX_MEMBERS, Text};
 use crate::parse::vocabulary::{Detail, Element, Word};
 
 impl<'a> Pass<'a, '_> {
-    /// An element of the feed itself.
+    /// Handles an element of the feed itself.
     pub(super) fn meet_about(&mut self, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
         match word.element {
             Element::Category => match attribute(tag, "term").or_else(|| attribute(tag, "text")) {

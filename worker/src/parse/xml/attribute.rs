@@ -10,7 +10,7 @@ use crate::parse::text;
 /// Longest short text, in bytes: a name, a media type.
 pub(super) const MAX_NAME: usize = 1024;
 
-/// An attribute's value with its references resolved. Names count in either case.
+/// Returns an attribute's value with its references resolved. Names count in either case.
 pub(super) fn attribute(tag: &BytesStart<'_>, name: &str) -> Option<String> {
     if tag.attributes_raw().is_empty() {
         return None;
@@ -20,17 +20,17 @@ pub(super) fn attribute(tag: &BytesStart<'_>, name: &str) -> Option<String> {
     Some(text::resolved(&found.value).into_owned())
 }
 
-/// A short text that says something.
+/// Returns a short text that says something.
 pub(super) fn some(text: &str) -> Option<String> {
     text::cleaned(Cow::Borrowed(&text[..text.floor_char_boundary(MAX_NAME)]))
 }
 
-/// An attribute that is a short text.
+/// Returns an attribute that is a short text.
 pub(super) fn short(tag: &BytesStart<'_>, name: &str) -> Option<String> {
     some(&attribute(tag, name)?)
 }
 
-/// All attributes but declarations of namespaces.
+/// Returns all attributes but declarations of namespaces.
 pub(super) fn attributes(tag: &BytesStart<'_>) -> Vec<(String, String)> {
     let mut all = tag.attributes();
     let written = all.with_checks(false).flatten().filter(|one| !one.key.as_ref().starts_with("xmlns"));

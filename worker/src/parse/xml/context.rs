@@ -58,7 +58,7 @@ impl Context {
         while self.languages.pop_if(|(of, _)| *of >= depth).is_some() {}
     }
 
-    /// The family that a name with this prefix belongs to.
+    /// Returns the family that a name with this prefix belongs to.
     pub(super) fn space(&self, prefix: &str) -> Space {
         let bound = self.spaces.iter().rev().find(|(_, binding)| binding.prefix == prefix);
         match bound {
@@ -68,12 +68,12 @@ impl Context {
         }
     }
 
-    /// The base in force, where it is another than the document's URL.
+    /// Returns the base in force, where it is another than the document's URL.
     pub(super) fn base(&self) -> Option<Rc<Url>> {
         self.bases.last().map(|(_, base)| Rc::clone(base))
     }
 
-    /// The language in force, if one is declared by an element deeper than this.
+    /// Returns the language in force, if one is declared by an element deeper than this.
     pub(super) fn language_below(&self, depth: usize) -> Option<&str> {
         let (of, language) = self.languages.last()?;
         (*of > depth && !language.is_empty()).then_some(language)

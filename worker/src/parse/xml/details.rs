@@ -21,7 +21,7 @@ use crate::parse::text::{self, Markup};
 use crate::parse::vocabulary::{Detail, Element, Word};
 
 impl<'a> Pass<'a, '_> {
-    /// The open entry's details.
+    /// Returns the open entry's details.
     pub(super) fn details(&mut self) -> Option<&mut DraftDetails<'a>> {
         let base = self.context.base();
         let (entry, _) = self.entry.as_mut()?;
@@ -31,7 +31,7 @@ impl<'a> Pass<'a, '_> {
         Some(entry.details())
     }
 
-    /// An element of an entry whose attributes, text or members are details.
+    /// Handles an element of an entry whose attributes, text or members are details.
     pub(super) fn detail(&mut self, detail: Detail, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
         self.keep_further(detail, tag);
         match detail {
@@ -81,7 +81,7 @@ impl<'a> Pass<'a, '_> {
         }
     }
 
-    /// A picture in an attribute, of the file around it or of the entry.
+    /// Handles a picture in an attribute, of the file around it or of the entry.
     fn image(&mut self, rank: u8, tag: &BytesStart<'_>) -> Scope {
         let Some(href) = address_of_image(tag) else { return Scope::Ignored };
         let link = self.link_here(href);

@@ -18,7 +18,7 @@ const MAX_EXTENSION_TEXT: usize = 1024;
 const EXTENSION_OVERHEAD: usize = 64;
 
 impl<'a> Pass<'a, '_> {
-    /// An element that has no meaning here: its attributes and its text are kept as they are.
+    /// Handles an element that has no meaning here: its attributes and its text are kept as they are.
     pub(super) fn extension(&mut self, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
         let full = |details: &DraftDetails<'_>| details.extension_bytes >= MAX_EXTENSION_BYTES;
         if self.details().is_none_or(|details| full(details)) {

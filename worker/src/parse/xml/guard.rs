@@ -24,12 +24,12 @@ impl<'l> Guard<'l> {
         Guard { limits, depth: 0, elements: 0 }
     }
 
-    /// The number of open elements.
+    /// Returns the number of open elements.
     pub(super) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// An element begins. One of an entry that is left out does not count.
+    /// Counts an element that begins. One of an entry that is left out does not count.
     pub(super) fn open(&mut self, tag: &BytesStart<'_>, counts: bool) -> Result<(), Refusal> {
         let limits = self.limits;
         self.depth += 1;

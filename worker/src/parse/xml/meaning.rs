@@ -26,7 +26,7 @@ const OTHER_TYPE: u8 = 2;
 const OUT_OF_LINE: u8 = 4;
 
 impl<'a> Pass<'a, '_> {
-    /// The root element.
+    /// Handles the root element.
     pub(super) fn begin(&mut self, tag: &BytesStart<'_>) -> Result<Scope, Refusal> {
         let local_name = tag.local_name();
         let name = local_name.as_ref();
@@ -376,7 +376,7 @@ fn put<'a>(entry: &mut DraftEntry<'a>, element: Element, rank: u8, text: Text<'a
     };
 }
 
-/// A long text. Where nothing says what it is (RSS), it is HTML.
+/// Returns a long text as HTML. Where nothing says what it is (RSS), it is HTML.
 fn html(text: Text<'_>) -> Cow<'_, str> {
     if text.markup.is_some() { text.raw } else { as_html(text.raw) }
 }

@@ -146,7 +146,7 @@ impl<'a, 'l> Pass<'a, 'l> {
         }
     }
 
-    /// The number of open elements.
+    /// Returns the number of open elements.
     pub(super) fn depth(&self) -> usize {
         self.guard.depth()
     }

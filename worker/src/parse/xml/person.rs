@@ -9,7 +9,7 @@ use crate::parse::draft::MAX_MEMBERS;
 use crate::parse::vocabulary::Element;
 
 impl<'a> Pass<'a, '_> {
-    /// A person's element begins.
+    /// Handles the beginning of a person's element.
     pub(super) fn begin_person(&mut self, rank: u8) -> Scope {
         let person = Person { rank, depth: self.depth(), name: None, email: None, uri: None, text: String::new() };
         self.person = Some(person);
@@ -74,7 +74,7 @@ fn name_of_person(text: &str) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The address in a text of the first three of those forms, or the text that is one.
+/// Returns the address in a text of the first three of those forms, or the text that is one.
 fn address_of_person(text: &str) -> Option<String> {
     let text = text.trim();
     let (before, inside) = bracketed(text).unwrap_or((text, ""));

@@ -35,7 +35,7 @@ fn posts(ids: &[u32]) -> Script {
     json(&format!("\"type\": \"OrderedCollectionPage\", \"orderedItems\": [{}]", notes.join(", ")))
 }
 
-/// An actor at `/ada` whose posts are at `/outbox?page=true`.
+/// Returns an actor at `/ada` whose posts are at `/outbox?page=true`.
 fn served(bench: &Bench) -> common::job::FetchJob {
     bench.origin.set("/outbox", collection("?page=true"));
     bench.origin.set("/outbox?page=true", posts(&[2, 1]).header("ETag", "\"two\"").then(Script::status(304)));
@@ -195,7 +195,7 @@ async fn requests_for_activities_are_signed_with_the_configured_key() {
     }
 }
 
-/// What OpenSSL's command says of a signature: a verifier that shares nothing with ours.
+/// Returns whether OpenSSL's command accepts a signature: a verifier that shares nothing with ours.
 fn verified(public_key: &str, signature: &str, signed: &str) -> bool {
     let mut openssl = Command::new("openssl")
         .args(["dgst", "-sha256", "-verify", public_key, "-signature", signature])
@@ -222,7 +222,7 @@ async fn a_key_that_cannot_be_used_is_refused_at_the_start() {
     }
 }
 
-/// A bench whose fetcher has a key for requests to actors.
+/// Returns a bench whose fetcher has a key for requests to actors.
 async fn signing(folder: &tempfile::TempDir) -> Bench {
     let key = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap();
     let path = folder.path().join("key.pem").to_str().unwrap().to_owned();

@@ -213,8 +213,8 @@ async fn armour_bodies_that_are_no_feeds_are_named() {
     assert_eq!(failure(&nested).0, FailureKind::TooLarge, "and nothing aborted");
 }
 
-/// A server whose body is so large that it must have been read, at least in part, when `sent` is signalled; then it
-/// stops until `end`, and hangs up.
+/// Returns a server whose body is so large that it must have been read, at least in part, when `sent` is signalled;
+/// then it stops until `end`, and hangs up.
 async fn hog(sent: oneshot::Sender<()>, end: oneshot::Receiver<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -37,7 +37,7 @@ pub(crate) struct Bench {
 /// How long anything may take that is not to be cut short: far beyond what a loaded machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The defaults, with loopback and all ports opened, and with patience.
+/// Returns the defaults, with loopback and all ports opened, and with patience.
 pub(crate) fn config() -> FetchConfig {
     let loaded = common::config::load(None, std::iter::empty(), &[]).unwrap();
     let Config { mut fetch, .. } = loaded.config;
@@ -76,7 +76,7 @@ impl Bench {
         Bench { origin, fetcher, gate, rules, config, login: None, feeds: AtomicI64::new(1) }
     }
 
-    /// A path of the first host with this script, and the feed there.
+    /// Returns a path of the first host with this script, and the feed there.
     pub(crate) fn feed(&self, path: &str, script: Script) -> FetchJob {
         self.origin.set(path, script);
         self.job(&self.origin.url(path))
@@ -166,7 +166,7 @@ impl Bench {
         fetched
     }
 
-    /// The path's requests, all of which must have ended.
+    /// Returns the path's requests, all of which must have ended.
     pub(crate) async fn requests(&self, path: &str, count: usize) -> Vec<Record> {
         let requests = self.origin.wait_for(path, count, PATIENCE).await;
         assert_eq!(requests.len(), count, "requests for {path}");

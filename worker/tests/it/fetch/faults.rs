@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// A worker that has these faults in front of its gate and of its queue of reports.
+    /// Returns a worker that has these faults in front of its gate and of its queue of reports.
     fn worker(&self, faults: &Arc<Faults>) -> Worker {
         let rules = HostRules::new(self.config.host.clone(), Vec::new());
         let poller = Poller {
@@ -94,7 +94,7 @@ impl World {
         self.jobs.publish(&[job(feed, url, host.key, ticket, expires)]).await.unwrap();
     }
 
-    /// The next report, in the end.
+    /// Returns the next report, in the end.
     async fn report(&self) -> FetchReport {
         let received = tokio::time::timeout(PATIENCE, self.reports.receive()).await.expect("a report in the end");
         let delivery = received.unwrap();

@@ -25,12 +25,12 @@ fn ignoring() -> Feed {
     Feed::rss().conditions(Conditions::Ignored).padding(2000)
 }
 
-/// The path's methods so far.
+/// Returns the path's methods so far.
 async fn methods(bench: &Bench, path: &str, count: usize) -> Vec<String> {
     bench.requests(path, count).await.iter().map(|request| request.method().to_owned()).collect()
 }
 
-/// A feed that was read once.
+/// Returns a feed that was read once.
 async fn known(bench: &Bench, path: &str, script: Script) -> FetchJob {
     let mut job = bench.feed(path, script);
     let first = bench.poll(&mut job).await;

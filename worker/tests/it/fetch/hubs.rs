@@ -7,7 +7,7 @@ use super::bench::{Bench, document};
 const HUB: &str = "https://hub.example/";
 const TOPIC: &str = "https://topic.example/";
 
-/// What a response announces.
+/// Returns what a response announces.
 async fn found(script: Script) -> (Option<String>, Option<String>) {
     let bench = Bench::start().await;
     let job = bench.feed("/topic", script);

@@ -43,7 +43,7 @@ fn a_page_of_notes_is_read_as_the_feed_that_it_is() {
     assert_eq!(repost.title, None, "what is repeated has its own name");
 }
 
-/// The only entry of a feed with this inside of an `h-entry`.
+/// Returns the only entry of a feed with this inside of an `h-entry`.
 fn entry(inside: &str) -> Entry {
     entry_at(&format!("<div class=h-entry>{inside}</div>"))
 }

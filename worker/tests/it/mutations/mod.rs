@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use common::testing::mutations::{count, survives, write_seeds};
 
-/// All files below a folder, in the order of their names.
+/// Returns all files below a folder, in the order of their names.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];

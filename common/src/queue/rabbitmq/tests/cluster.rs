@@ -6,7 +6,8 @@ use super::own_broker::{NODES, OwnBroker};
 use super::traffic::{PATIENCE, Traffic, until};
 use super::*;
 
-/// How long after the election of a leader messages flow again, at most: seconds, unless the machine is very busy.
+/// Returns how long after the election of a leader messages flow again, at most: seconds, unless the machine is very
+/// busy.
 fn recovery() -> Duration {
     if std::env::var_os("SOAK").is_some() { Duration::from_secs(30) } else { PATIENCE }
 }

@@ -55,7 +55,7 @@ impl Bound {
         bind.await.unwrap();
     }
 
-    /// What is in the queue: routing key, type, id and body of each message.
+    /// Returns what is in the queue: routing key, type, id and body of each message.
     async fn arrived(&self) -> Vec<[String; 4]> {
         let mut arrived = Vec::new();
         while let Some(got) =

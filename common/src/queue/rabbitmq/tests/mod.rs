@@ -48,7 +48,7 @@ impl<T: Message> TestQueue<T> {
         Self::of(namespace(), prefetch).await
     }
 
-    /// A further process with the queue of this namespace.
+    /// Returns a further process with the queue of this namespace.
     pub(super) async fn over(namespace: String) -> Self {
         Self::of(namespace, Prefetch::Unacked(50)).await
     }
@@ -87,7 +87,7 @@ impl<T> Deref for TestQueue<T> {
     }
 }
 
-/// A way to a broker that has time: what is not about limits shall not come upon them on a busy machine.
+/// Returns a connection with long time limits: tests that are not about limits must not reach them on a busy machine.
 pub(super) fn patient(url: &str, namespace: &str, metrics: &Metrics) -> Broker {
     let mut broker = Broker::connect(&ServerConfig::at(url), namespace, metrics).unwrap();
     let patience = Duration::from_secs(120);
@@ -102,7 +102,7 @@ async fn connected(namespace: &str, metrics: &Metrics) -> Broker {
     broker
 }
 
-/// The broker without us in between.
+/// Returns the broker without us in between.
 pub(super) async fn bare() -> (Connection, Channel) {
     let connection = Connection::connect(&url(), ConnectionProperties::default()).await.unwrap();
     let channel = connection.create_channel().await.unwrap();

@@ -29,7 +29,7 @@ impl OwnBroker {
         broker
     }
 
-    /// The URL with all nodes.
+    /// Returns the URL with all nodes.
     pub(super) fn url(&self) -> String {
         let is_there = |node: &&str| self.folder.path().join(format!("{node}.port")).exists();
         let hosts = NODES.into_iter().filter(is_there).map(|node| format!("127.0.0.1:{}", self.port(node)));
@@ -92,7 +92,7 @@ impl OwnBroker {
         std::net::TcpStream::connect(format!("127.0.0.1:{}", self.port(node))).is_ok()
     }
 
-    /// The node that leads a queue, as another node knows it.
+    /// Returns the node that leads a queue, as another node knows it.
     pub(super) async fn leader(&self, queue: &str, asked: &str) -> Option<&'static str> {
         let question = format!("ra_leaderboard:lookup_leader('%2F_{queue}').");
         let answer = self.control_node(asked, &["eval", &question]).await;

@@ -6,12 +6,12 @@ use tokio::time::Instant;
 use super::*;
 use crate::queue::rabbitmq::dial::Dialer;
 
-/// The URL of the broker with one more address before its own.
+/// Returns the URL of the broker with one more address before its own.
 fn with_dead_address(port: u16) -> String {
     url().replace('@', &format!("@127.0.0.1:{port},"))
 }
 
-/// The threads of lapin's connections.
+/// Returns the threads of lapin's connections.
 fn connection_threads() -> usize {
     let names = std::fs::read_dir("/proc/self/task").unwrap().filter_map(|task| {
         // It may have ended meanwhile.

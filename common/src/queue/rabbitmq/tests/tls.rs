@@ -39,7 +39,8 @@ impl Authority {
     }
 }
 
-/// A front with a certificate of `authority`, which requires one of `of_clients` if that is given; returns its URL.
+/// Returns a front with a certificate of `authority`, which requires one of `of_clients` if that is given; returns its
+/// URL.
 async fn front(authority: &Authority, of_clients: Option<&Authority>) -> String {
     let broker = url().parse::<AMQPUri>().unwrap().authority;
     let behind = tokio::net::lookup_host((broker.host, broker.port)).await.unwrap().next().unwrap();

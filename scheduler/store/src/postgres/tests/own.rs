@@ -48,7 +48,7 @@ impl Own {
         self.ask(&["signal", name, "KILL"]);
     }
 
-    /// The folder of a server's data.
+    /// Returns the folder of a server's data.
     pub(super) fn data(&self, name: &str) -> PathBuf {
         self.0.path().join("services").join(name).join("data")
     }
@@ -58,7 +58,7 @@ impl Own {
         std::fs::read_to_string(file).unwrap().trim().parse().unwrap()
     }
 
-    /// A URL with these servers, in this order.
+    /// Returns a URL with these servers, in this order.
     pub(super) fn url(&self, names: &[&str]) -> String {
         let hosts: Vec<String> = names.iter().map(|name| format!("127.0.0.1:{}", self.port(name))).collect();
         format!("postgres://postgres@{}/postgres", hosts.join(","))

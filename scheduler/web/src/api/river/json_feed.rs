@@ -70,7 +70,7 @@ fn attachments(enclosures: &[Enclosure]) -> Value {
     enclosures.iter().filter_map(attachment).collect()
 }
 
-/// What JSON Feed has no field for: where the entry comes from.
+/// Returns what JSON Feed has no field for: where the entry comes from.
 fn own(view: &EntryView) -> Value {
     let stored = &view.stored;
     json!({

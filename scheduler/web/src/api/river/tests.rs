@@ -18,7 +18,7 @@ fn entry(id: &str, title: &str, published: Option<Timestamp>) -> Entry {
     }
 }
 
-/// A fleet with entries of two feeds, one of which has everything.
+/// Returns a fleet with entries of two feeds, one of which has everything.
 async fn fleet() -> Fleet {
     let fleet = Fleet::new().await;
     let [one, two] = [fleet.feed("https://a.example/feed").await, fleet.feed("https://b.example/feed").await];

@@ -49,7 +49,7 @@ impl Fleet {
 }
 
 impl Reader {
-    /// The next event that is more than a comment or a time to wait; `None` at the end.
+    /// Returns the next event that is more than a comment or a time to wait; `None` at the end.
     async fn next(&mut self) -> Option<Fields> {
         loop {
             while let Some((block, rest)) = self.text.split_once("\n\n") {

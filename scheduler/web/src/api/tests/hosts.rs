@@ -17,7 +17,7 @@ impl Fleet {
         assert!(opened.unwrap());
     }
 
-    /// Until when the gate refuses a request at this host.
+    /// Returns until when the gate refuses a request at this host.
     async fn refused_until(&self, host: &str) -> Option<Timestamp> {
         let limits = HostLimits { gap: Duration::ZERO, burst: 1, parallel: 99 };
         let now = self.clock.now();
