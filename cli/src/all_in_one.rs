@@ -154,7 +154,7 @@ impl Fleet {
         let api = tokio::spawn(web::serve(listener, Arc::clone(self.ops()), stop.clone()));
         let loops = {
             let (scheduler, drained, ops) = (Arc::clone(&self.scheduler), drained.clone(), self.ops());
-            let relay = self.links.relay(&ops.store, &ops.clock, &ops.metrics);
+            let relay = self.links.relay(&ops.store, &ops.config.delivery.exchange_texts, &ops.clock, &ops.metrics);
             tokio::spawn(async move { run_loops(scheduler, relay, &drained).await })
         };
         let fetching = {

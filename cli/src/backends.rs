@@ -112,10 +112,11 @@ impl Links {
         self.reports.check().await.map_err(|error| format!("the queue of reports is not usable: {}", causes(&error)))
     }
 
-    /// Returns the relay of events to the exchange, where there is a broker.
+    /// Returns the relay of events to the exchange, with headers for these texts, where there is a broker.
     pub(crate) fn relay(
         &self,
         store: &Arc<dyn Store>,
+        texts: &[String],
         clock: &Arc<dyn Clock>,
         metrics: &Arc<Metrics>,
     ) -> Option<Relay> {
@@ -124,7 +125,8 @@ impl Links {
             return None;
         };
         let exchange = broker.events();
-        Some(Relay::new(Arc::clone(store), Box::new(exchange), Arc::clone(clock), Arc::clone(metrics)))
+        let (clock, metrics) = (Arc::clone(clock), Arc::clone(metrics));
+        Some(Relay::new(Arc::clone(store), Box::new(exchange), texts, clock, metrics))
     }
 
     /// Ends everything in order, at `now`: no host is polled after this.

@@ -113,7 +113,7 @@ async fn schedule(
     tokio::spawn(hangups.serve(Arc::clone(&scheduler.ops), quiet.clone()));
     let mut loops = {
         let quiet = quiet.clone();
-        let relay = links.relay(&store, &clock, metrics);
+        let relay = links.relay(&store, &config.delivery.exchange_texts, &clock, metrics);
         tokio::spawn(async move { run_loops(scheduler, relay, &quiet).await })
     };
     tokio::select! {

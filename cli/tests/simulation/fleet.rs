@@ -197,7 +197,7 @@ impl Fleet {
         let scheduler = Arc::new(scheduler);
         let quiet = scheduler.ops.quiet.clone();
         let exchange = SeenExchange(self.line(&life, Server::Queue));
-        let relay = self.relays.then(|| Relay::new(store, Box::new(exchange), Arc::clone(&clock), metrics));
+        let relay = self.relays.then(|| Relay::new(store, Box::new(exchange), &[], Arc::clone(&clock), metrics));
         let (world, running, stopping) = (Arc::clone(&self.world), Arc::clone(&scheduler), quiet.clone());
         let (living, now) = (Arc::clone(&life), Arc::clone(&clock));
         let task = tokio::spawn(async move {

@@ -384,6 +384,16 @@ fn check_delivery(delivery: &DeliveryConfig, refusals: &mut Refusals) {
 
 fn check_hub(config: &Config, refusals: &mut Refusals) {
     let delivery = &config.delivery;
+    let (most, bytes) = DeliveryConfig::MOST_TEXTS;
+    refusals.require(delivery.exchange_texts.len() <= most, "delivery.exchange_texts", || {
+        format!("must not have more than {most} texts")
+    });
+    for text in &delivery.exchange_texts {
+        let fits = (1..=bytes).contains(&text.to_lowercase().len()) && !text.chars().any(char::is_control);
+        refusals.require(fits, "delivery.exchange_texts", || {
+            format!("\"{}\" must have 1 to {bytes} bytes and no control characters", text.escape_debug())
+        });
+    }
     refusals.positive("delivery.hub_lease_min", delivery.hub_lease_min);
     refusals.require(delivery.hub_lease_min <= delivery.hub_lease_max, "delivery.hub_lease_min", || {
         "must not be longer than delivery.hub_lease_max".into()

@@ -234,6 +234,11 @@ fn configurations_that_would_break_a_promise_are_refused_by_key() {
     let rule = "[[host_rule]]\nmatch = \"a.org\"\nparallel = 0\n";
     let error = from_file(rule).unwrap_err().to_string();
     assert!(error.starts_with("host_rule.\"a.org\".parallel in /"), "{error}");
+    for texts in [vec![String::new()], vec!["a\nb".into()], vec!["x".repeat(201)], vec!["x".into(); 33]] {
+        let error = from_file(&format!("[delivery]\nexchange_texts = {texts:?}\n")).unwrap_err().to_string();
+        assert!(error.starts_with("delivery.exchange_texts in /"), "{error}");
+    }
+    assert!(from_file("[delivery]\nexchange_texts = [\"Open Source\"]\n").is_ok());
 }
 
 #[test]

@@ -465,9 +465,13 @@ pub struct DeliveryConfig {
     pub hub_lease_min: Duration,
     #[serde(with = "text")]
     pub hub_lease_max: Duration,
+    pub exchange_texts: Vec<String>,
 }
 
 impl DeliveryConfig {
+    /// The maximum number of [`exchange_texts`](DeliveryConfig::exchange_texts), and the maximum size of each in bytes.
+    pub const MOST_TEXTS: (usize, usize) = (32, 200);
+
     /// Times [`concurrency`](DeliveryConfig::concurrency): requests to targets that were quick and take long now.
     pub const OVERFLOW: usize = 4;
 

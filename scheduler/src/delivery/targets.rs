@@ -1,4 +1,6 @@
-//! The limits of this scheduler at each target host: concurrent requests, and the gap between their starts.
+//! The limits at each target host: concurrent requests, and the gap between their starts.
+//!
+//! The store gives all subscriptions to one target host to one scheduler, so these are the fleet's limits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -32,7 +34,9 @@ impl Targets {
             return known;
         }
         let slots = Semaphore::new(parallel.max(1));
-        let target = Arc::new(Target { slots, gap, next: Mutex::new(Instant::now()), turns: Default::default() });
+        // Another scheduler may have sent to this host just before.
+        let next = Mutex::new(Instant::now() + gap);
+        let target = Arc::new(Target { slots, gap, next, turns: Default::default() });
         self.0.insert(name, Arc::downgrade(&target));
         target
     }
@@ -87,7 +91,7 @@ mod tests {
                 one.ready().await;
             }
         }
-        assert!(begun.elapsed() >= 2 * gap);
+        assert!(begun.elapsed() >= 3 * gap, "the first waits too");
         one.ready().await;
         let slots = [one.start(), {
             tokio::time::sleep(gap).await;

@@ -1,9 +1,9 @@
 //! What an event is about, as headers of its message: a consumer's headers exchange filters by them as the API does.
 //!
 //! A broker compares whole values. What a feed has several of (labels), and what matches by its beginning (languages), is a header of
-//! its own for each value. Texts are not among them: a broker cannot search.
+//! its own for each value. A broker cannot search either, so the texts of `delivery.exchange_texts` are searched here.
 
-use store::{Event, Part};
+use store::{Event, EventFilter, Lowered, Part};
 
 /// Up to this number of parts, each message says in which one its feed is.
 const MOST_PARTS: u32 = 16;
@@ -12,14 +12,32 @@ const YES: &str = "yes";
 /// A language that is longer is not one.
 const LONGEST_LANGUAGE: usize = 35;
 
+/// The texts for which messages say whether their entries contain them.
+pub(super) struct Texts(Vec<EventFilter>);
+
+impl Texts {
+    pub(super) fn new(texts: &[String]) -> Self {
+        let filter = |text: &String| EventFilter { text: Some(text.to_lowercase()), ..EventFilter::default() };
+        Texts(texts.iter().map(filter).collect())
+    }
+
+    /// Returns those that the event's entry contains, in lower case.
+    fn of<'a>(&'a self, event: &'a Event) -> impl Iterator<Item = &'a str> {
+        let lowered = Lowered::default();
+        let found = self.0.iter().filter(move |filter| filter.matches_lowered(event, &lowered));
+        found.filter_map(|filter| filter.text.as_deref())
+    }
+}
+
 /// Returns the headers of an event's message.
-pub(super) fn of(event: &Event) -> Vec<(String, String)> {
+pub(super) fn of(event: &Event, texts: &Texts) -> Vec<(String, String)> {
     let mut headers = vec![("kind".to_owned(), event.kind.clone()), ("feed".to_owned(), event.feed_id.to_string())];
     headers.extend(event.host.clone().map(|host| ("host".to_owned(), host)));
     headers.extend(event.category.map(|category| ("category".to_owned(), category.to_string())));
     headers.extend(event.feed.marks.labels.iter().map(|label| yes(format!("label.{label}"))));
     let language = event.entry.as_ref().and_then(|stored| stored.entry.language.as_deref());
     headers.extend(language.into_iter().flat_map(beginnings).map(|language| yes(format!("language.{language}"))));
+    headers.extend(texts.of(event).map(|text| yes(format!("text.{text}"))));
     headers.extend((2..=MOST_PARTS).filter_map(|of| {
         let number = (1..=of).find(|number| Part { number: *number, of }.has(event.feed_id))?;
         Some(yes(format!("part.{number}/{of}")))
@@ -53,7 +71,8 @@ mod tests {
 
     fn event(feed: i64) -> Event {
         let labels = vec!["news".to_owned(), "a b".to_owned()];
-        let entry = Entry { id: "1".into(), language: Some("en-gb".into()), ..Entry::default() };
+        let title = Some("Ärger over Rust 2.0".into());
+        let entry = Entry { id: "1".into(), title, language: Some("en-gb".into()), ..Entry::default() };
         Event {
             seq: 1,
             kind: "entry.new".into(),
@@ -79,7 +98,8 @@ mod tests {
     }
 
     fn has(event: &Event, name: &str, value: &str) -> bool {
-        of(event).contains(&(name.to_owned(), value.to_owned()))
+        let texts = Texts::new(&["rust 2".into(), "ÄRGER".into(), "go".into()]);
+        of(event, &texts).contains(&(name.to_owned(), value.to_owned()))
     }
 
     #[test]
@@ -98,9 +118,12 @@ mod tests {
             (has(&event, "label.a b", YES), filter(|filter| filter.label = Some("a b".into()))),
             (has(&event, "language.en", YES), filter(|filter| filter.language = Some("en".into()))),
             (has(&event, "language.en-gb", YES), filter(|filter| filter.language = Some("en-gb".into()))),
+            (has(&event, "text.rust 2", YES), filter(|filter| filter.text = Some("rust 2".into()))),
+            (has(&event, "text.ärger", YES), filter(|filter| filter.text = Some("ÄRGER".into()))),
         ];
-        assert!(compared.into_iter().all(|(one, other)| one && other), "{compared:?} {:?}", of(&event));
-        assert!(!has(&event, "language.e", YES) && !has(&event, "label.sport", YES));
+        assert!(compared.into_iter().all(|(one, other)| one && other), "{compared:?} {event:?}");
+        assert!(!has(&event, "language.e", YES) && !has(&event, "label.sport", YES) && !has(&event, "text.go", YES));
+        assert!(!has(&Event { entry: None, ..event }, "text.rust 2", YES), "an event without an entry has no text");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::events::follow::{Follower, Tail};
-use crate::events::headers;
+use crate::events::headers::{self, Texts};
 use crate::wire::EventView;
 use store::{Event, RelayTurn, Store};
 
@@ -41,22 +41,25 @@ pub struct Relay {
     exchange: Box<dyn Announce>,
     tail: Arc<Tail>,
     turn: RelayLease,
+    texts: Texts,
     /// It had the turn when it looked last.
     has_turn: bool,
     metrics: Arc<Metrics>,
 }
 
 impl Relay {
-    /// From this store to this exchange; nothing runs yet.
+    /// From this store to this exchange, with headers for these texts; nothing runs yet.
     pub fn new(
         store: Arc<dyn Store>,
         exchange: Box<dyn Announce>,
+        texts: &[String],
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Self {
         let tail = Arc::new(Tail::of(Arc::clone(&store)));
         let holder = format!("{:032x}", rand::rng().random::<u128>());
-        Relay { exchange, tail, turn: RelayLease { store, clock, holder }, has_turn: false, metrics }
+        let turn = RelayLease { store, clock, holder };
+        Relay { exchange, tail, turn, texts: Texts::new(texts), has_turn: false, metrics }
     }
 
     /// Runs until stopped, and then leaves the turn to others at once.
@@ -118,7 +121,7 @@ impl Relay {
                 let _ = tokio::time::timeout(PROLONG, follower.news()).await;
             } else {
                 let messages: Vec<Announcement> =
-                    page.items.iter().map(|event| announcement(event, &page.epoch)).collect();
+                    page.items.iter().map(|event| announcement(event, &page.epoch, &self.texts)).collect();
                 follower.note_size(messages.len(), messages.iter().map(|message| message.body.len()).sum());
                 let Some(published) = self.publish(&messages, &confirmed, &page.items).await? else { return Ok(()) };
                 if let Some(last) = published.confirmed.checked_sub(1) {
@@ -167,9 +170,9 @@ fn lag(oldest: Option<&Event>, now: Timestamp) -> f64 {
     oldest.map_or(0.0, |event| now.since(event.at).as_secs_f64())
 }
 
-fn announcement(event: &Event, epoch: &str) -> Announcement {
+fn announcement(event: &Event, epoch: &str, texts: &Texts) -> Announcement {
     let (kind, feed, seq) = (event.kind.clone(), event.feed_id, event.seq);
-    let headers = headers::of(event);
+    let headers = headers::of(event, texts);
     // Texts and numbers: there is nothing in it that JSON could not say.
     let body = serde_json::to_vec(&EventView::in_epoch(event.clone(), epoch)).unwrap_or_default();
     Announcement { key: format!("{kind}.{feed}"), kind, id: format!("{epoch}-{seq}"), headers, body }

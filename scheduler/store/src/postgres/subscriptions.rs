@@ -216,10 +216,11 @@ async fn release(on: &mut PgConnection, id: FeedId, now: Timestamp) -> Result<bo
     if may { erase_from(on, id, now).await } else { Ok(false) }
 }
 
+/// A subscription with another target may belong to another process: the one that sends to its host.
 async fn store(on: &mut PgConnection, changed: &Subscription) -> Result<(), sqlx::Error> {
     let sql = "UPDATE subscriptions SET state = $2, reason = $3, target = $4, filter = $5, format = $6, batch = $7, delay = $8, \
                secret = $9, old_secret = $10, old_secret_until = $11, revision = $12, replays = $13, progress = $14, failing = $15, \
-               lease_until = $16, intent = $17 WHERE id = $1";
+               lease_until = $16, intent = $17, holder = CASE WHEN target = $4 THEN holder ELSE '' END WHERE id = $1";
     let (wish, progress) = (&changed.wish, &changed.progress);
     let (old, until) = changed.old_secret.as_ref().map(|(old, until)| (old.as_bytes(), until.millis())).unzip();
     let set = sqlx::query(sql).bind(changed.id).bind(changed.state.as_str()).bind(&changed.reason);
@@ -232,7 +233,8 @@ async fn store(on: &mut PgConnection, changed: &Subscription) -> Result<(), sqlx
     Ok(())
 }
 
-/// Each process takes an equal share of the active subscriptions, and lets idle ones go that are beyond it.
+/// Each process takes an equal share of the active subscriptions, and lets idle ones go that are beyond it. All subscriptions to one
+/// target host go to the same process, so that its limits at the host are the fleet's.
 async fn lease(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<DeliveryShare, sqlx::Error> {
     let lasts = i64::try_from(turn.lasts.as_millis()).unwrap_or(i64::MAX);
     if lasts == 0 {
@@ -240,6 +242,9 @@ async fn lease(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<Deliver
         end.execute(on).await?;
         return Ok(DeliveryShare::default());
     }
+    // One process after the other: two that looked at the same time could each take some of a host's subscriptions.
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('feedfleet deliveries ' || current_schema(), 0))";
+    sqlx::query(lock).execute(&mut *on).await?;
     let renew = concat!(
         "WITH ended AS (DELETE FROM delivery_leases WHERE held_until < ",
         clock!(),
@@ -254,16 +259,11 @@ async fn lease(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<Deliver
     let (active, held, holders): (i64, i64, i64) = sqlx::query_as(counts).bind(turn.holder).fetch_one(&mut *on).await?;
     let share = (active + holders - 1) / holders.max(1);
     if held > share {
-        let free = "UPDATE subscriptions SET holder = '' WHERE holder = $1 AND id IN \
-                    (SELECT id FROM subscriptions WHERE holder = $1 AND id = ANY ($2) ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED)";
-        let free = sqlx::query(free).bind(turn.holder).bind(turn.idle).bind(held - share);
-        free.execute(&mut *on).await?;
-    } else if held < share {
-        let take = "UPDATE subscriptions SET holder = $1 WHERE id IN \
-                    (SELECT id FROM subscriptions WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL) AND holder <> $1 \
-                    AND holder NOT IN (SELECT holder FROM delivery_leases) ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)";
-        sqlx::query(take).bind(turn.holder).bind(share - held).execute(&mut *on).await?;
+        let free = sqlx::query(include_str!("subscriptions_free.sql")).bind(turn.holder).bind(turn.idle);
+        free.bind(held - share).execute(&mut *on).await?;
     }
+    let take = sqlx::query(include_str!("subscriptions_take.sql")).bind(turn.holder);
+    take.bind(share - held).execute(&mut *on).await?;
     let held = "SELECT id, revision FROM subscriptions \
                 WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL) AND holder = $1 ORDER BY id";
     let held = sqlx::query_as(held).bind(turn.holder).fetch_all(&mut *on).await?;

@@ -6,33 +6,46 @@ use common::secrets::Sealed;
 
 use super::Schema;
 use crate::conformance::at;
+use crate::postgres::PostgresStore;
 use crate::{
-    Deliveries, DeliveryFormat, DeliveryTurn, EventFilter, NewSubscription, SubscriptionKind, Subscriptions, Wish,
+    Deliveries, DeliveryFormat, DeliveryTurn, EventFilter, NewSubscription, SubscriptionChange, SubscriptionKind,
+    Subscriptions, Wish,
 };
+
+fn wish(target: &str) -> Wish {
+    Wish {
+        kind: SubscriptionKind::Webhook,
+        target: target.to_owned(),
+        filter: EventFilter::default(),
+        format: DeliveryFormat::Feedfleet,
+        batch: 1,
+        delay: Duration::ZERO,
+    }
+}
+
+async fn subscribed(store: &PostgresStore, targets: &[&str]) -> Vec<i64> {
+    let mut all = Vec::new();
+    for target in targets {
+        let secret = Sealed::from_bytes(vec![1]);
+        let new = NewSubscription { wish: wish(target), secret, by: "ann".into(), after: 0, hub: None };
+        all.push(store.add_subscription(&new, at(1)).await.unwrap().unwrap().id);
+    }
+    all
+}
+
+async fn leased(store: &PostgresStore, holder: &str, lasts: Duration, idle: &[i64]) -> Vec<i64> {
+    let turn = DeliveryTurn { holder, lasts, idle };
+    store.lease_subscriptions(&turn).await.unwrap().held.into_iter().map(|(id, _)| id).collect()
+}
 
 /// Each process gets its share, none gets what another one holds, and what a dead one held is taken over.
 #[tokio::test]
 async fn schedulers_share_subscriptions_and_take_over_from_a_dead_one() {
     let schema = Schema::default();
     let store = schema.store().await;
-    let mut all = Vec::new();
-    for number in 0..6 {
-        let wish = Wish {
-            kind: SubscriptionKind::Webhook,
-            target: format!("https://{number}.example/"),
-            filter: EventFilter::default(),
-            format: DeliveryFormat::Feedfleet,
-            batch: 1,
-            delay: Duration::ZERO,
-        };
-        let secret = Sealed::from_bytes(vec![1]);
-        let new = NewSubscription { wish, secret, by: "ann".into(), after: 0, hub: None };
-        all.push(store.add_subscription(&new, at(1)).await.unwrap().unwrap().id);
-    }
-    let lease = async |holder: &str, lasts: Duration, idle: &[i64]| -> Vec<i64> {
-        let turn = DeliveryTurn { holder, lasts, idle };
-        store.lease_subscriptions(&turn).await.unwrap().held.into_iter().map(|(id, _)| id).collect()
-    };
+    let targets: Vec<String> = (0..6).map(|number| format!("https://{number}.example/")).collect();
+    let all = subscribed(&store, &targets.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let lease = async |holder: &str, lasts: Duration, idle: &[i64]| leased(&store, holder, lasts, idle).await;
     let minute = Duration::from_secs(60);
     assert_eq!(lease("x", minute, &[]).await, all);
     assert_eq!(lease("y", minute, &[]).await, [0; 0], "all are held");
@@ -50,4 +63,37 @@ async fn schedulers_share_subscriptions_and_take_over_from_a_dead_one() {
         }
         tokio::task::yield_now().await;
     }
+}
+
+/// Two processes at one host would have twice its limits.
+#[tokio::test]
+async fn all_subscriptions_to_one_target_host_belong_to_one_scheduler() {
+    let schema = Schema::default();
+    let store = schema.store().await;
+    let targets = [
+        "https://a.example/1",
+        "https://a.example/2",
+        "https://user:secret@a.example/3?to=https://b.example/",
+        "https://b.example/1",
+        "https://a.example:8443/1",
+        "https://b.example/2",
+    ];
+    let all = subscribed(&store, &targets).await;
+    let (of_a, of_b, other) = ([all[0], all[1], all[2]], [all[3], all[5]], all[4]);
+    let lease = async |holder: &str, idle: &[i64]| leased(&store, holder, Duration::from_secs(60), idle).await;
+    assert_eq!(lease("x", &[]).await, all);
+    assert_eq!(lease("y", &[]).await, [0; 0]);
+    assert_eq!(lease("x", &[all[0], all[3], all[5]]).await, [all[0], all[1], all[2], other], "one of a's is not idle");
+    assert_eq!(lease("x", &all).await, of_a, "the smallest hosts go first");
+    assert_eq!(lease("y", &[]).await, [all[3], other, all[5]]);
+    // What is added goes to the process that sends to its host, also beyond its share.
+    let added = subscribed(&store, &["https://a.example/4", "https://a.example/5", "https://c.example/"]).await;
+    assert_eq!(lease("y", &[]).await, [all[3], other, all[5], added[2]]);
+    assert_eq!(lease("x", &[]).await, [&of_a[..], &added[..2]].concat());
+    assert_eq!(lease("x", &all).await, [&of_a[..], &added[..2]].concat(), "a host is never divided");
+    // So does one whose target changes.
+    let change = SubscriptionChange { wish: Some(wish("https://a.example/6")), revision: 1, ..Default::default() };
+    store.change_subscription(of_b[0], &change).await.unwrap().unwrap();
+    assert_eq!(lease("y", &[]).await, [other, all[5], added[2]]);
+    assert_eq!(lease("x", &[]).await, [&of_a[..], &of_b[..1], &added[..2]].concat());
 }
