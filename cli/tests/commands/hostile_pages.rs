@@ -42,7 +42,7 @@ fn feed() -> String {
     )
 }
 
-/// Returns a fleet in which everything that has a name is called so; returns the paths of its pages.
+/// Returns a fleet in which everything that has a name is called so, and the paths of its pages.
 async fn fleet() -> (Fleet, tempfile::TempDir, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("fleet.toml");

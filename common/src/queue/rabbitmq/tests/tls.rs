@@ -39,7 +39,7 @@ impl Authority {
     }
 }
 
-/// Returns a front with a certificate of `authority`, which requires one of `of_clients` if that is given; returns its
+/// Starts a front with a certificate of `authority`, which requires one of `of_clients` if that is given; returns its
 /// URL.
 async fn front(authority: &Authority, of_clients: Option<&Authority>) -> String {
     let broker = url().parse::<AMQPUri>().unwrap().authority;
