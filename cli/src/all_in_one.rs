@@ -31,6 +31,7 @@ use worker::run::{Worker, WorkerDied};
 
 use crate::backends::{self, Links};
 use crate::reload::Hangups;
+use crate::stop_signals::StopSignals;
 use crate::usage::Usage;
 use crate::{descriptors, follow, subscriptions};
 
@@ -65,8 +66,9 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
     let mut work = fleet.start(listener);
     tokio::spawn(hangups.serve(Arc::clone(ops), work.stop.clone()));
     let printer = tokio::spawn(follow::print_new_entries(Arc::clone(&ops.store), seen, work.stop.clone()));
+    let mut signals = StopSignals::caught()?;
     tokio::select! {
-        signal = stop_signal() => signal?,
+        () = signals.next() => {}
         done = polled_once(&fleet.backends, started, &*ops.clock), if once => done?,
         failure = work.failure() => return Err(failure),
     }
@@ -85,19 +87,7 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
         fleet.close().await;
         Ok(())
     };
-    unless_signalled_again(shutdown).await
-}
-
-/// Shuts down, or skips what is left of it at the next signal: every step may be cut short, as by a power failure.
-pub(crate) async fn unless_signalled_again(shutdown: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    tokio::select! {
-        ended = shutdown => ended,
-        signal = stop_signal() => {
-            signal?;
-            note!("stopped without waiting; unfinished fetches will be repeated");
-            Ok(())
-        }
-    }
+    signals.end(shutdown).await
 }
 
 /// Scheduler, worker and backends in this process.
@@ -382,15 +372,4 @@ async fn drain(
         }
         tokio::time::sleep(ONCE_CHECK).await;
     }
-}
-
-/// Waits for Ctrl-C or SIGTERM.
-pub(crate) async fn stop_signal() -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted?,
-        _ = terminate.recv() => {}
-    }
-    Ok(())
 }

@@ -23,11 +23,12 @@ use tokio_util::sync::CancellationToken;
 use toml::Value;
 use worker::run::Worker;
 
-use crate::all_in_one::{bind, run_loops, stop_signal, unless_signalled_again};
+use crate::all_in_one::{bind, run_loops};
 use crate::backends::{self, Links};
 use crate::health::{self, Role};
 use crate::reload::{self, Hangups};
 use crate::settings::SettingsArgs;
+use crate::stop_signals::StopSignals;
 use crate::usage::Usage;
 use crate::{descriptors, logs, values};
 
@@ -77,11 +78,12 @@ pub(crate) async fn scheduler(args: &SchedulerArgs) -> anyhow::Result<ExitCode> 
     let metrics = Arc::new(Metrics::new());
     metrics.ready.with_label_values(&["scheduler"]).set(0);
     let listener = listener.into_std()?;
+    let mut signals = StopSignals::caught()?;
     tokio::select! {
         store = wait_for_store(&config, &metrics, listener.try_clone()?) => {
-            schedule(&config, &metrics, store?, TcpListener::from_std(listener)?, (source, hangups)).await?;
+            schedule(&config, &metrics, store?, TcpListener::from_std(listener)?, (source, hangups, signals)).await?;
         }
-        signal = stop_signal() => signal?,
+        () = signals.next() => {}
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -92,7 +94,7 @@ async fn schedule(
     metrics: &Arc<Metrics>,
     store: Arc<dyn Store>,
     listener: TcpListener,
-    (source, hangups): (ConfigSource, Hangups),
+    (source, hangups, mut signals): (ConfigSource, Hangups, StopSignals),
 ) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let links = Links::open(config, metrics, Some(&*store), &*clock).await?;
@@ -117,7 +119,7 @@ async fn schedule(
         tokio::spawn(async move { run_loops(scheduler, relay, &quiet).await })
     };
     tokio::select! {
-        signal = stop_signal() => signal?,
+        () = signals.next() => {}
         // A role that can do no more work must not look alive.
         ended = &mut loops => {
             ended.context("the scheduler died")??;
@@ -134,18 +136,19 @@ async fn schedule(
         "shutting down: claimed feeds are published, received reports are stored, the API still answers"
     );
     quiet.cancel();
-    unless_signalled_again(async {
-        // It is not ready any more, and still answers until clients stop sending requests.
-        let (ended, ()) = tokio::join!(&mut loops, tokio::time::sleep(drain));
-        ended.context("the scheduler died")??;
-        stop.cancel();
-        api.await.context("the API died")??;
-        links.close(clock.now()).await;
-        store.close().await;
-        tracing::info!("the scheduler has stopped");
-        Ok(())
-    })
-    .await
+    signals
+        .end(async {
+            // It is not ready any more, and still answers until clients stop sending requests.
+            let (ended, ()) = tokio::join!(&mut loops, tokio::time::sleep(drain));
+            ended.context("the scheduler died")??;
+            stop.cancel();
+            api.await.context("the API died")??;
+            links.close(clock.now()).await;
+            store.close().await;
+            tracing::info!("the scheduler has stopped");
+            Ok(())
+        })
+        .await
 }
 
 /// Returns when all servers answer.
@@ -190,8 +193,9 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
         tokio::spawn(async move { worker.run(&quiet).await })
     };
 
+    let mut signals = StopSignals::caught()?;
     tokio::select! {
-        signal = stop_signal() => signal?,
+        () = signals.next() => {}
         // A role that can do no more work must not look alive.
         ended = &mut fetching => match ended.context("the worker died")? {
             Ok(()) => bail!("the worker stopped unexpectedly"),
@@ -205,19 +209,20 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
     let grace = config.fetch.timeout + LAST_REPORT;
     tracing::info!(grace = ?grace, "shutting down: running fetches end and are reported");
     quiet.cancel();
-    unless_signalled_again(async {
-        match tokio::time::timeout(grace, &mut fetching).await {
-            Ok(ended) => ended.context("the worker died")??,
-            Err(_) => tracing::warn!("shutdown grace period exceeded; unfinished fetches will be retried"),
-        }
-        fetching.abort();
-        stop.cancel();
-        serving.await.context("the health service died")??;
-        links.close(clock.now()).await;
-        tracing::info!("the worker has stopped");
-        Ok(())
-    })
-    .await?;
+    signals
+        .end(async {
+            match tokio::time::timeout(grace, &mut fetching).await {
+                Ok(ended) => ended.context("the worker died")??,
+                Err(_) => tracing::warn!("shutdown grace period exceeded; unfinished fetches will be retried"),
+            }
+            fetching.abort();
+            stop.cancel();
+            serving.await.context("the health service died")??;
+            links.close(clock.now()).await;
+            tracing::info!("the worker has stopped");
+            Ok(())
+        })
+        .await?;
     Ok(ExitCode::SUCCESS)
 }
 

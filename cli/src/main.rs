@@ -53,6 +53,7 @@ mod setup;
 mod simulate;
 mod single;
 mod stats;
+mod stop_signals;
 mod subscribe;
 mod subscriptions;
 mod tail;

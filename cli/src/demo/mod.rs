@@ -25,7 +25,8 @@ use scheduler::ops::{AddFeed, Ops};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-use crate::all_in_one::{self, Fleet, stop_signal, unless_signalled_again};
+use crate::all_in_one::{self, Fleet};
+use crate::stop_signals::StopSignals;
 use crate::terminal::{Screen, is_capable, width, wrapped};
 use crate::{descriptors, logs, output};
 use internet::Internet;
@@ -89,12 +90,13 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let mut watch = Watch::new(Arc::clone(&internet), Arc::clone(fleet.ops()), &ids, address, args.limit);
 
     let mut work = fleet.start(listener);
+    let mut signals = StopSignals::caught()?;
     let shown = tokio::select! {
         shown = show(&mut watch, live, args.limit) => shown,
-        signal = stop_signal() => signal,
+        () = signals.next() => Ok(()),
         failure = work.failure() => return Err(failure),
     };
-    unless_signalled_again(work.end(GRACE)).await?;
+    signals.end(work.end(GRACE)).await?;
     shown?;
     watch.look().await?;
     let (card, _) = watch::judged(&internet);

@@ -11,9 +11,9 @@ use common::time::{Clock, SystemClock};
 use common::url::FeedId;
 use scheduler::wire::{FeedView, List, StatsView};
 
-use crate::all_in_one::stop_signal;
 use crate::client::{Client, ClientArgs, passes};
 use crate::output;
+use crate::stop_signals::StopSignals;
 use crate::terminal::{Canvas, Keys, Screen, is_capable, size};
 use counted::Counted;
 use view::{Look, frame};
@@ -80,10 +80,11 @@ async fn watch(client: &Client, look: &mut Look, every: Duration) -> anyhow::Res
             };
         }
     };
+    let mut signals = StopSignals::caught()?;
     tokio::select! {
         ended = shown => ended,
         () = keys.quit() => Ok(()),
-        signal = stop_signal() => Ok(signal?),
+        () = signals.next() => Ok(()),
     }
 }
 
