@@ -35,6 +35,8 @@
 //! # Ok(()) }
 //! ```
 
+#[cfg(feature = "tls")]
+pub mod hostile_tls;
 pub mod judge;
 mod names;
 pub mod origin;

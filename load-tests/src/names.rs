@@ -78,6 +78,12 @@ impl Names {
         self.entries().insert(format!("{}.", name.to_ascii_lowercase()), entry);
     }
 
+    /// Returns the number of queries for a name.
+    pub fn queries(&self, name: &str) -> usize {
+        let entries = self.entries();
+        entries.get(&format!("{}.", name.to_ascii_lowercase())).map_or(0, |entry| entry.asked.values().sum())
+    }
+
     /// Returns the answer, or a truncated one if it is longer than `most`.
     fn answer(&self, question: &[u8], most: usize) -> Option<Vec<u8>> {
         let question = Message::from_vec(question).ok()?;

@@ -201,11 +201,13 @@ pub(crate) async fn send(
             answer = &mut answer => break answer,
         }
     };
-    let response = answer.map_err(|_| Failure::late(limits.timeout))?;
-    let response = response.map_err(|error| match peer_of(&connection).is_some_and(|peer| peer.calm.is_wanted()) {
-        true => Unanswered::Throttled,
-        false => Unanswered::of_request(&error),
-    })?;
+    let response = match answer {
+        Ok(Ok(response)) => response,
+        // Even if the server leaves the connection open and says nothing more.
+        _ if peer_of(&connection).is_some_and(|peer| peer.calm.is_wanted()) => return Err(Unanswered::Throttled),
+        Ok(Err(error)) => return Err(Unanswered::of_request(&error)),
+        Err(_) => return Err(Failure::late(limits.timeout).into()),
+    };
     if client.open.count() > client.idle_connections
         && let Some(connection) = &*connection.connection_metadata()
     {

@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::client::TlsStream;
 
 use crate::budget::Unit;
-use crate::go_away::{Calm, Watch};
+use crate::go_away::{Calm, Exchange};
 
 /// An open connection.
 pub(crate) struct Connection {
@@ -28,7 +28,7 @@ pub(crate) struct Connection {
     waiting: bool,
     peer: Peer,
     /// Of a connection that speaks HTTP/2.
-    watch: Option<Watch>,
+    watch: Option<Exchange>,
     _open: OpenConnection,
 }
 
@@ -117,8 +117,8 @@ impl Connection {
 
     fn new(stream: Stream, idle_timeout: Duration, open: &OpenConnections, mut peer: Peer) -> Self {
         let timer = Box::pin(sleep(idle_timeout));
-        let watch = stream.speaks_http2().then(Watch::default);
-        peer.calm = watch.as_ref().map_or_else(Calm::default, Watch::calm);
+        let watch = stream.speaks_http2().then(Exchange::default);
+        peer.calm = watch.as_ref().map_or_else(Calm::default, Exchange::calm);
         Connection { stream, idle_timeout, timer, waiting: false, peer, watch, _open: OpenConnection::of(open) }
     }
 
@@ -155,9 +155,13 @@ impl Read for Connection {
                 let room = buffer.remaining().min(WATCHED);
                 let mut ours = ReadBuf::uninit(&mut received[..room]);
                 let read = Pin::new(stream.as_mut()).poll_read(cx, ours.unfilled());
-                watch.received(ours.filled());
-                buffer.put_slice(ours.filled());
-                read
+                match watch.received(ours.filled()) {
+                    Ok(()) => {
+                        buffer.put_slice(ours.filled());
+                        read
+                    }
+                    Err(flood) => Poll::Ready(Err(flood)),
+                }
             }
         };
         if read.is_pending() {
@@ -175,10 +179,14 @@ impl Write for Connection {
         if connection.waiting {
             connection.start_timer();
         }
-        match &mut connection.stream {
+        let written = match &mut connection.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buffer),
             Stream::Secure(stream) => Pin::new(stream.as_mut()).poll_write(cx, buffer),
+        };
+        if let (Some(watch), Poll::Ready(Ok(written))) = (&mut connection.watch, &written) {
+            watch.sent(&buffer[..*written]);
         }
+        written
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

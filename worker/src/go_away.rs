@@ -1,16 +1,34 @@
-//! Looks for the reason of HTTP/2's GOAWAY in what a connection receives.
+//! Follows the frames of an HTTP/2 connection, for two things that the HTTP library does not report.
 //!
+<<<<<<< HEAD
 //! A server that gets too many requests says so in that frame (`ENHANCE_YOUR_CALM`) and closes. For the requests that
 //! the server had begun to answer, the HTTP library reports only that the connection broke.
+=======
+//! A server that receives too many requests says so in GOAWAY (`ENHANCE_YOUR_CALM`) and closes. The library reports to the
+//! requests that the server had begun to answer only that the connection broke.
+//!
+//! A server can send frames without data, such as SETTINGS, PING, WINDOW_UPDATE and interim responses, as fast as it can
+//! until the fetch ends. The library reads and answers all of them. Here the connection ends instead.
+>>>>>>> hard
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Length of a frame's header (RFC 9113, section 4.1), and of GOAWAY's fixed fields (section 6.8).
 const HEADER: usize = 9;
 const FIELDS: usize = 8;
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
 const GOAWAY: u8 = 7;
 const ENHANCE_YOUR_CALM: u32 = 11;
+/// What a client sends before its first frame, in bytes (section 3.4).
+const PREFACE: usize = 24;
+/// The maximum number of frames without data after each request without a body. A response has one or two, up to 16 interim
+/// responses, and some SETTINGS, PING and WINDOW_UPDATE.
+const MOST_FRAMES: usize = 200;
+/// The number of sent bytes that allow one more: servers acknowledge what they receive with WINDOW_UPDATE.
+const BYTES_PER_FRAME: usize = 1024;
 
 /// Whether the server requested fewer requests; shared with the code that sends them.
 #[derive(Clone, Debug, Default)]
@@ -22,10 +40,57 @@ impl Calm {
     }
 }
 
-/// Follows the frames of a connection.
+/// The server sent more frames without data than any response needs. Inside of an [`io::Error`].
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("more HTTP/2 frames without data than a response needs")]
+pub(crate) struct Flood;
+
+/// Follows the frames of a connection in both directions.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    received: Watch,
+    sent: Watch,
+}
+
+impl Default for Exchange {
+    fn default() -> Self {
+        Exchange { received: Watch::default(), sent: Watch { skip: PREFACE, ..Watch::default() } }
+    }
+}
+
+impl Exchange {
+    pub(crate) fn calm(&self) -> Calm {
+        self.received.calm.clone()
+    }
+
+    /// Takes in what was sent. A request allows the server another response.
+    pub(crate) fn sent(&mut self, bytes: &[u8]) {
+        let before = self.sent.headers;
+        self.sent.passed(bytes);
+        if self.sent.headers != before {
+            self.received.without_data = 0;
+        }
+    }
+
+    /// Takes in what was received.
+    pub(crate) fn received(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.received.passed(bytes);
+        match self.received.without_data > MOST_FRAMES + self.sent.data / BYTES_PER_FRAME {
+            true => Err(io::Error::new(io::ErrorKind::InvalidData, Flood)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Follows the frames of one direction.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+struct Watch {
     calm: Calm,
+    /// The number of frames that are not DATA, and of those that are HEADERS.
+    without_data: usize,
+    headers: usize,
+    /// Bytes in DATA since the last of these.
+    data: usize,
     /// The header, and of a GOAWAY its fields, as far as they have come.
     head: [u8; HEADER + FIELDS],
     read: usize,
@@ -34,12 +99,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn calm(&self) -> Calm {
-        self.calm.clone()
-    }
-
-    /// Takes in what was received.
-    pub(crate) fn received(&mut self, mut bytes: &[u8]) {
+    fn passed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.skip > 0 {
                 let passed = self.skip.min(bytes.len());
@@ -61,6 +121,13 @@ impl Watch {
     fn come_to_an_end_of_fields(&mut self) {
         let length = usize::try_from(u32::from_be_bytes([0, self.head[0], self.head[1], self.head[2]])).unwrap_or(0);
         if self.read == HEADER {
+            let kind = self.head[3];
+            self.without_data += usize::from(kind != DATA);
+            match kind {
+                HEADERS => (self.headers, self.data) = (self.headers + 1, 0),
+                DATA => self.data += length,
+                _ => {}
+            }
             if self.head[3] == GOAWAY && length >= FIELDS {
                 return;
             }
@@ -90,9 +157,39 @@ mod tests {
     }
 
     fn wants_calm(stream: &[u8], piece: usize) -> bool {
-        let mut watch = Watch::default();
-        stream.chunks(piece).for_each(|bytes| watch.received(bytes));
-        watch.calm().is_wanted()
+        let mut exchange = Exchange::default();
+        stream.chunks(piece).for_each(|bytes| exchange.received(bytes).unwrap());
+        exchange.calm().is_wanted()
+    }
+
+    /// Returns how many of these frames a server may send before the connection ends.
+    fn allowed(exchange: &mut Exchange, frame: &[u8]) -> usize {
+        (0..10_000).take_while(|_| exchange.received(frame).is_ok()).count()
+    }
+
+    #[test]
+    fn armour_frames_without_data_are_limited_after_each_request() {
+        let request = frame(HEADERS, &[0x82]);
+        for kind in [1, 3, 4, 6, 8, 9] {
+            let mut exchange = Exchange::default();
+            exchange.sent(&[&[0; PREFACE][..], &frame(4, &[0; 6]), &request].concat());
+            assert_eq!(allowed(&mut exchange, &frame(kind, &[0; 8])), MOST_FRAMES, "of kind {kind}");
+            // What a client answers on its own, such as to a ping, allows nothing.
+            exchange.sent(&frame(6, &[0; 8]));
+            assert_eq!(allowed(&mut exchange, &frame(kind, &[0; 8])), 0, "of kind {kind}");
+            exchange.sent(&request);
+            assert_eq!(allowed(&mut exchange, &frame(kind, &[0; 8])), MOST_FRAMES, "of kind {kind}");
+        }
+        // A body that the server acknowledges piece by piece.
+        let mut exchange = Exchange::default();
+        exchange.sent(&[&[0; PREFACE][..], &request].concat());
+        for _ in 0..300 {
+            exchange.sent(&frame(DATA, &[0; 16_000]));
+            (0..2).for_each(|_| exchange.received(&frame(8, &[0; 4])).unwrap());
+        }
+        exchange.sent(&request);
+        assert_eq!(allowed(&mut exchange, &frame(8, &[0; 4])), MOST_FRAMES, "what the request before sent is over");
+        assert_eq!(allowed(&mut Exchange::default(), &frame(DATA, &[0; 8])), 10_000, "data has limits of its own");
     }
 
     #[test]

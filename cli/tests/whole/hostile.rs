@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::config::defaults;
 use common::host::HostRules;
-use common::policy::Audience;
+use common::policy::{Audience, PollState};
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::FeedUrl;
 use load_tests::{Coding, Delivery, Feed, Origin, Pace, Script, bodies, loopback};
@@ -14,6 +14,10 @@ use store::NewFeed;
 
 use crate::harness::{Fleet, Home, PATIENCE};
 use store::Feeds;
+
+mod outside;
+
+use outside::{Ending, Outside};
 
 /// The size: a short form among all tests, the long one in `dev/soak`.
 struct Size {
@@ -101,9 +105,10 @@ concurrency = {}
         )
     }
 
-    fn fetch(&self) -> String {
+    fn fetch(&self, outside: &Outside) -> String {
         format!(
             r#"
+name_servers = ["{}"]
 timeout = "{timeout}s"
 connect_timeout = "{timeout}s"
 idle_timeout = "{timeout}s"
@@ -114,6 +119,7 @@ max_header_bytes = {MAX_HEADER_BYTES}
 parsers = {PARSERS}
 max_body_bytes = {MAX_BODY_BYTES}
 "#,
+            outside.name_server,
             timeout = TIMEOUT.as_secs(),
             large = self.large_body_bytes,
         )
@@ -128,7 +134,10 @@ max_body_bytes = {MAX_BODY_BYTES}
         let fetch = self.large_body_bytes + 4 * MAX_HEADER_BYTES + CONNECTION;
         // The parsed feed takes about three times the body.
         let parser = MAX_BODY_BYTES + WINDOW + 3 * MAX_BODY_BYTES;
-        alone + self.concurrency * fetch + LARGE_BODIES * MAX_WIRE_BYTES + PARSERS * parser
+        // Of the good feeds and the other kinds none uses TLS.
+        let secure = outside::kinds_with_tls() as u64 * u64::from(self.of_each_kind);
+        let tls = secure.min(self.concurrency) * (TLS + HTTP2_HEADER);
+        alone + self.concurrency * fetch + tls + LARGE_BODIES * MAX_WIRE_BYTES + PARSERS * parser
     }
 }
 
@@ -141,6 +150,13 @@ const MAX_BODY_BYTES: u64 = 20_000_000;
 const WINDOW: u64 = 16_000_000;
 /// A connection that says nothing, and its fetch (`docs/measurements.md`).
 const CONNECTION: u64 = 40_000;
+
+/// What TLS keeps of a connection: a message of a handshake of up to 64 KB and the certificates that it contains, and a record
+/// in each direction.
+const TLS: u64 = 2 * 65_536 + 2 * 16_640;
+/// The fields of a response over HTTP/2, as received and decoded, each up to the limit that the worker announces. A body that
+/// waits to be read takes up to 256 KB, which `4 * MAX_HEADER_BYTES` covers.
+const HTTP2_HEADER: u64 = 2 * 4 * MAX_HEADER_BYTES;
 
 /// How long a poll waits for a hostile server.
 const TIMEOUT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 5 });
@@ -182,7 +198,7 @@ async fn seed(home: &Home, good: &[String], hostile: &[String], hostile_after: D
 }
 
 /// The outcome for the feeds of a kind.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Ends {
     /// They fail at each poll.
     Failing,
@@ -190,6 +206,27 @@ enum Ends {
     Working,
     /// They fail when their turn comes, and most of them wait for it.
     Waiting,
+    /// They are asked to send fewer requests at each poll.
+    Throttled,
+}
+
+impl Ends {
+    fn of(ending: Ending) -> Self {
+        match ending {
+            Ending::Failure => Ends::Failing,
+            Ending::Throttling => Ends::Throttled,
+        }
+    }
+
+    /// Returns whether that became of the feed.
+    fn holds(self, state: &PollState) -> bool {
+        match self {
+            Ends::Failing => state.consecutive_failures > 0,
+            Ends::Working => state.consecutive_failures == 0,
+            Ends::Waiting => true,
+            Ends::Throttled => state.consecutive_failures == 0 && state.last_success.is_none(),
+        }
+    }
 }
 
 /// Returns the kinds of attacks, by name. `busy` is a URL of a host that all redirectors lead to.
@@ -316,7 +353,11 @@ async fn measure(size: &Size, with_hostile: bool) -> Measured {
         hostile.insert(origin.url_on(usize::from(size.hosts) + n, &path), ends);
         hostile_paths.push(path);
     }
-    let home = Home::with_fetch(&size.config(), &size.fetch());
+    let outside = Outside::start(if with_hostile { size.of_each_kind } else { 0 }).await;
+    hostile.extend(outside.urls().into_iter().map(|(url, ending)| (url, Ends::of(ending))));
+    let mut home = Home::with_fetch(&size.config(), &size.fetch(&outside));
+    std::fs::write(home.path("roots.pem"), &outside.roots).unwrap();
+    home.set("SSL_CERT_FILE", home.path("roots.pem").to_str().unwrap());
     seed(&home, &good, &hostile.keys().cloned().collect::<Vec<_>>(), size.hostile_after).await;
 
     let mut fleet = home.start(&[]);
@@ -326,16 +367,14 @@ async fn measure(size: &Size, with_hostile: bool) -> Measured {
     let memory = fleet.peak_memory();
     let unasked: Vec<_> = hostile_paths.iter().filter(|path| origin.requests(path).is_empty()).collect();
     assert!(unasked.is_empty(), "never asked: {unasked:?}");
+    assert!(outside.unasked().is_empty(), "never asked: {:?}", outside.unasked());
     assert!(fleet.is_alive());
     let until = SystemClock.now();
     every_place_comes_back(&mut fleet, &origin, &good).await;
     fleet.stop();
     for feed in home.feeds().await {
-        let works = match hostile.get(feed.url.as_str()) {
-            Some(Ends::Waiting) => continue,
-            ends => ends.is_none_or(|ends| *ends == Ends::Working),
-        };
-        assert_eq!(feed.state.consecutive_failures == 0, works, "{}: {:?}", feed.url, feed.state);
+        let ends = hostile.get(feed.url.as_str()).copied().unwrap_or(Ends::Working);
+        assert!(ends.holds(&feed.state), "{} should be {ends:?}: {:?}", feed.url, feed.state);
     }
     let lags = lags(&home, until).await;
     Measured { polls: lags.len(), p50: percentile(&lags, 0.5), p99: percentile(&lags, 0.99), memory }
@@ -375,7 +414,7 @@ async fn hostile_servers_among_many_good_feeds_abort_nothing_and_delay_hardly_an
         alone.push(measure(&size, false).await);
         among.push(measure(&size, true).await);
     }
-    let kinds = kinds(&size, "").len();
+    let kinds = kinds(&size, "").len() + outside::all_kinds();
     println!("{} good feeds, {} hostile ones of each of {kinds} kinds", size.good, size.of_each_kind);
     for (name, runs) in [("alone", &alone), ("among hostile ones", &among)] {
         for measured in runs {

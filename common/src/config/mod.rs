@@ -40,7 +40,7 @@ pub const DEFAULT_TOML: &str = include_str!("../config.default.toml");
 /// The host rules that are shipped.
 const SHIPPED_RULES: &str = include_str!("../host_rules.toml");
 
-/// The defaults and the shipped host rules. A shipped rule's reason also shows its source and date, and whether it was verified.
+/// The defaults and the shipped host rules. A shipped rule's reason also shows its source, if it has one, and its date.
 fn default_table() -> Result<Table, toml::de::Error> {
     #[derive(Deserialize)]
     struct Shipped {
@@ -51,9 +51,8 @@ fn default_table() -> Result<Table, toml::de::Error> {
         let text = |value: Option<Value>| value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
         let (date, source) = (text(rule.remove("date")), text(rule.remove("source")));
         let reason = text(rule.remove("reason"));
-        let verified = rule.remove("verified").is_some_and(|verified| verified == Value::Boolean(true));
-        let unverified = if verified { "" } else { "not verified: " };
-        rule.insert("reason".to_owned(), Value::String(format!("{reason} ({unverified}{source}, {date})")));
+        let proof = if source.is_empty() { date } else { format!("{source}, {date}") };
+        rule.insert("reason".to_owned(), Value::String(format!("{reason} ({proof})")));
     }
     let mut table: Table = toml::from_str(DEFAULT_TOML)?;
     table.insert("host_rule".to_owned(), Value::Array(host_rule.into_iter().map(Value::Table).collect()));

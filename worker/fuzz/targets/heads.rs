@@ -26,9 +26,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         assert!(fetched.http_status.is_none_or(|status| (100..1000).contains(&status)));
         if let Outcome::Modified(document) = &fetched.outcome {
             let validators = &document.validators;
+            // The folds of a field are read as one space each (RFC 9112, section 5.2).
+            let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+            let unfolded = lines.collect::<Vec<_>>().join(&b' ');
             for kept in [&validators.etag, &validators.last_modified].into_iter().flatten() {
                 let sent = worker::headers::to_value(kept).unwrap();
-                assert!(bytes.windows(sent.len()).any(|window| window == sent.as_bytes()), "not kept byte for byte");
+                assert!(unfolded.windows(sent.len()).any(|window| window == sent.as_bytes()), "not kept byte for byte");
             }
         }
     });

@@ -183,6 +183,19 @@ async fn habits_of_old_servers_are_understood() {
 }
 
 #[tokio::test]
+async fn a_folded_validator_is_sent_back_on_one_line() {
+    let bench = Bench::start().await;
+    let feed = "<rss version=\"2.0\"><channel><title>Old</title><item><guid>1</guid></item></channel></rss>";
+    let head = format!("HTTP/1.1 200 OK\r\nETag: \"a\r\n b\"\r\nContent-Length: {}\r\n", feed.len());
+    let mut job = bench.feed("/feed", Script::raw(format!("{head}\r\n{feed}")));
+    for _ in 0..2 {
+        bench.poll(&mut job).await;
+    }
+    // RFC 9112, section 5.2.
+    assert_eq!(bench.origin.requests("/feed")[1].header("if-none-match").as_deref(), Some("\"a b\""));
+}
+
+#[tokio::test]
 async fn a_coding_that_is_none_hides_no_feed() {
     let bench = Bench::start().await;
     for coding in ["utf-8", "none", "binary", "8bit", "iso-8859-1", "aws-chunked", "compress", "identity, utf-8"] {

@@ -1,18 +1,13 @@
 //! Hostile servers behind TLS: what they do in HTTP/2's frames and in the handshake ends within the deadlines, as a failure
 //! with a name.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::outcome::FailureKind;
 use common::report::Outcome;
-use load_tests::tls::Authority;
+use load_tests::hostile_tls::{Attack, Attacker, calming, floods, long_chain};
+use load_tests::tls::{Authority, Front};
 use load_tests::{Feed, Script};
-use rustls::ServerConfig;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use worker::fetch::{Fetched, Fetcher};
 use worker::setup::FetchSetup;
 
@@ -34,6 +29,7 @@ async fn bench(authority: &Authority) -> Bench {
     bench
 }
 
+<<<<<<< HEAD
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
@@ -111,6 +107,8 @@ async fn play(stream: TlsStream<TcpStream>, once: Vec<u8>, again: Vec<u8>) -> st
     }
 }
 
+=======
+>>>>>>> hard
 fn is_named(fetched: &Fetched) -> bool {
     match &fetched.outcome {
         Outcome::Failed { failure, .. } => matches!(
@@ -129,12 +127,17 @@ fn is_named(fetched: &Fetched) -> bool {
 async fn armour_hostile_http2_ends_within_the_deadline_as_a_failure_with_a_name() {
     let authority = Authority::new("known").unwrap();
     let bench = bench(&authority).await;
-    for (kind, once, again) in kinds() {
-        let port = hostile(authority.server("one.test", |_| {}).unwrap(), once, again).await;
+    for (kind, frames) in floods() {
+        let is_endless = !frames.again.is_empty();
+        let attack = Attack::frames(authority.server("one.test", |_| {}).unwrap(), frames);
+        let attacker = Attacker::start("127.0.0.1:0".parse().unwrap(), attack).await.unwrap();
+        let port = attacker.address().port();
         let begin = Instant::now();
         let fetched = bench.fetch(&bench.job(&format!("https://one.test:{port}/feed"))).await;
         println!("{kind}: {:?} after {:?}", fetched.outcome, begin.elapsed());
         assert!(is_named(&fetched), "{kind}: {fetched:?}");
+        let waited = failure(&fetched).0 == FailureKind::Timeout;
+        assert!(!(is_endless && waited), "{kind}: was read until the deadline");
         assert!(begin.elapsed() < PATIENCE + SLACK, "{kind}: {:?}", begin.elapsed());
         assert!(fetched.wire_bytes <= bench.config.max_wire_bytes as u64 + 20_000, "{kind}: {}", fetched.wire_bytes);
     }
@@ -143,21 +146,24 @@ async fn armour_hostile_http2_ends_within_the_deadline_as_a_failure_with_a_name(
 }
 
 #[tokio::test]
+async fn http2_a_server_that_asks_for_calm_and_says_nothing_more_is_throttling() {
+    let authority = Authority::new("known").unwrap();
+    let bench = bench(&authority).await;
+    for (kind, frames) in calming() {
+        let attack = Attack::frames(authority.server("one.test", |_| {}).unwrap(), frames);
+        let attacker = Attacker::start("127.0.0.1:0".parse().unwrap(), attack).await.unwrap();
+        let fetched = bench.fetch(&bench.job(&format!("https://one.test:{}/feed", attacker.address().port()))).await;
+        assert_eq!(fetched.outcome, Outcome::Throttled { retry_after: None }, "{kind}");
+    }
+}
+
+#[tokio::test]
 async fn armour_a_handshake_byte_by_byte_ends_at_the_deadline() {
     let authority = Authority::new("known").unwrap();
     let bench = bench(&authority).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        // A handshake record that would be 16 KB long.
-        for byte in [0x16, 3, 3, 0x40, 0].into_iter().chain(std::iter::repeat(2)) {
-            if stream.write_all(&[byte]).await.is_err() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    });
+    let attack = Attack::SlowHandshake(Duration::from_millis(100));
+    let attacker = Attacker::start("127.0.0.1:0".parse().unwrap(), attack).await.unwrap();
+    let port = attacker.address().port();
     let begin = Instant::now();
     let fetched = bench.fetch(&bench.job(&format!("https://one.test:{port}/feed"))).await;
     let (kind, detail) = failure(&fetched);
@@ -169,9 +175,8 @@ async fn armour_a_handshake_byte_by_byte_ends_at_the_deadline() {
 async fn armour_certificates_of_a_hundred_kilobytes_are_refused() {
     let authority = Authority::new("known").unwrap();
     let bench = bench(&authority).await;
-    let last = (0..300).fold(authority, |above, _| above.intermediate("one of far too many").unwrap());
-    let server = last.server("one.test", |_| {}).unwrap();
-    let port = load_tests::tls::Front::start(server, bench.origin.address(0)).await.unwrap().port;
+    let server = long_chain(&authority).unwrap().server("one.test", |_| {}).unwrap();
+    let port = Front::start(server, bench.origin.address(0)).await.unwrap().port;
     let fetched = bench.fetch(&bench.job(&format!("https://one.test:{port}/feed"))).await;
     assert_eq!(failure(&fetched).0, FailureKind::Tls, "{fetched:?}");
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::config::FetchConfig;
 use common::job::FetchJob;
 use common::outcome::FailureKind;
 use common::url::FeedUrl;
@@ -25,7 +26,11 @@ async fn front(config: ServerConfig, behind: SocketAddr) -> u16 {
 }
 
 async fn bench(authority: &Authority) -> Bench {
-    let mut bench = Bench::start().await;
+    bench_with(authority, |_| {}).await
+}
+
+async fn bench_with(authority: &Authority, change: impl FnOnce(&mut FetchConfig)) -> Bench {
+    let mut bench = Bench::with(change).await;
     let setup = FetchSetup {
         extra_roots: vec![authority.certificate()],
         hosts: "127.0.0.1 one.test\n127.0.0.1 two.test\n".to_owned(),
@@ -192,6 +197,19 @@ async fn http2_is_spoken_where_the_server_offers_it() {
         let fetched = bench.fetch(&bench.job(&format!("https://one.test:{port}{path}"))).await;
         let (kind, detail) = failure(&fetched);
         assert_eq!(kind, expected, "{path}: {detail}");
+    }
+}
+
+#[tokio::test]
+async fn http2_a_kept_connection_takes_any_number_of_requests() {
+    let authority = Authority::new("known").unwrap();
+    let bench = bench_with(&authority, |fetch| fetch.address_rate = 0.0).await;
+    let port = http2_server(authority.server("one.test", |_| {}).unwrap()).await;
+    let mut job = job(&bench, port);
+    assert_eq!(document(&bench.poll(&mut job).await).title.as_deref(), Some("Two"));
+    // More responses than one response may have frames.
+    for number in 0..250 {
+        assert!(not_modified(&bench.fetch(&job).await), "request {number}");
     }
 }
 
