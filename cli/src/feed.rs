@@ -115,7 +115,7 @@ pub(crate) struct ListArgs {
     /// Only feeds with this id of your own
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
-    /// Order: id, subscribers or next_due
+    /// Order: id, subscribers, next_due, category or last_polled
     #[arg(long)]
     sort: Option<String>,
     /// Continues after the cursor of an earlier list

@@ -87,7 +87,7 @@ async fn fleet() -> (Fleet, tempfile::TempDir, Vec<String>) {
         ("hosts", "after"),
         ("requeues", "done"),
         ("subscriptions", "after"),
-        ("audit", "before"),
+        ("audit", "after"),
         ("config", "restart"),
         ("status", "url"),
         ("login", "next"),

@@ -299,6 +299,68 @@ async fn one_login_opens_all_pages_and_forged_forms_are_refused() {
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 
+/// Starts a requeue of four feeds from the page, after its dry run.
+async fn start_requeue(fleet: &Fleet, browser: &Browser, url: &str) {
+    for path in ["", "?two", "?three", "?four"] {
+        fleet.done(&["feed", "add", &format!("{url}{path}")]);
+    }
+    browser.go(&format!("{}/requeues", fleet.server)).await;
+    browser.click("input[name=all]").await;
+    browser.fill("input[name=rate]", "0.5").await;
+    browser.click("form[action$=plan] button").await;
+    assert!(browser.text("#plan").await.contains("4 feeds match; 4 feeds"));
+    assert!(browser.text("#requeues").await.contains("No requeues yet"), "a dry run starts nothing");
+    browser.click("#start").await;
+    assert!(browser.text("#requeues .running").await.contains("running"));
+}
+
+/// Reads how many feeds were woken.
+async fn woken(browser: &Browser) -> u64 {
+    let value = browser.eval("return document.querySelector('#requeues progress').value").await;
+    value.as_u64().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_progress_of_a_requeue_is_watched_to_its_end_without_a_reload() {
+    let (fleet, url) = fleet(&[]).await;
+    let browser = Browser::open(DESKTOP).await;
+    start_requeue(&fleet, &browser, &url).await;
+    browser.eval("window.isTheSame = true").await;
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let mut seen = vec![woken(&browser).await];
+    while browser.has("#requeues .running").await {
+        let now = woken(&browser).await;
+        if seen.last() != Some(&now) {
+            seen.push(now);
+        }
+        assert!(Instant::now() < deadline, "the requeue does not end: {seen:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    seen.push(woken(&browser).await);
+    assert!(seen[0] < 4 && seen.is_sorted() && seen.last() == Some(&4), "{seen:?}");
+    assert!(seen.iter().any(|woken| (1..4).contains(woken)), "it advances step by step: {seen:?}");
+    assert!(browser.text("#requeues tbody tr").await.contains("done"));
+    assert_eq!(browser.eval("return window.isTheSame").await, true, "nobody reloaded the page");
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_progress_of_a_requeue_is_watched_without_a_script_by_a_link() {
+    let (fleet, url) = fleet(&[]).await;
+    let browser = Browser::open(PHONE).await;
+    browser.devtools("Emulation.setScriptExecutionDisabled", json!({ "value": true })).await;
+    start_requeue(&fleet, &browser, &url).await;
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while browser.text("#requeues tbody tr").await.contains("running") {
+        assert!(Instant::now() < deadline, "the requeue does not end");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        // The link is there as long as something runs.
+        browser.click("#current").await;
+    }
+    let row = browser.text("#requeues tbody tr").await;
+    assert!(row.contains("4 of 4") && row.contains("done"), "{row}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn progress_that_is_no_longer_shown_because_the_login_has_ended_says_so() {
     let folder = tempfile::tempdir().unwrap();

@@ -205,6 +205,14 @@ impl ScheduleView for SeenSchedule {
         self.call("waiting", move |schedule, _| ready(schedule.waiting(after, limit))).await
     }
 
+    async fn waiting_before(
+        &self,
+        before: Option<(Timestamp, FeedId)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError> {
+        self.call("waiting_before", move |schedule, _| ready(schedule.waiting_before(before, limit))).await
+    }
+
     async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError> {
         self.call("taken", move |schedule, _| ready(schedule.taken(limit))).await
     }

@@ -14,7 +14,7 @@ use common::time::{Timestamp, clocks_agree};
 use common::url::{FeedId, Version};
 use store::sqlite::SqliteStore;
 use store::{
-    AcceptedPolicy, Added, Applied, AuditLine, AuditPage, Audited, Audits, Deliveries, EntryRef, Event, EventPage,
+    AcceptedPolicy, Added, Applied, AuditLine, AuditQuery, Audited, Audits, Deliveries, EntryRef, Event, EventPage,
     EventQuery, Events, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, HostOrders, HostQuery, HostRefusal,
     HostRow, Hosts, HubSubscriptions, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, OwedPace, Page,
     Placement, Polls, PushCount, PushHeard, PushLosses, PushSubscription, PushUpkeep, PushWish, Pushes, RefusedHost,
@@ -280,6 +280,10 @@ impl Hosts for SeenStore {
         run(self.server.store.hosts(query, now))
     }
 
+    async fn hosts_among(&self, hosts: &[HostKey], now: Timestamp) -> Result<Vec<HostRow>, StoreError> {
+        run(self.server.store.hosts_among(hosts, now))
+    }
+
     async fn count_hosts(&self) -> Result<u64, StoreError> {
         run(self.server.store.count_hosts())
     }
@@ -349,8 +353,12 @@ impl Audits for SeenStore {
         run(self.server.store.write_audit(added, ended))
     }
 
-    async fn audit(&self, page: AuditPage, limit: u32) -> Result<Vec<AuditLine>, StoreError> {
-        run(self.server.store.audit(page, limit))
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditLine>, StoreError> {
+        run(self.server.store.audit(query))
+    }
+
+    async fn count_audit(&self) -> Result<u64, StoreError> {
+        run(self.server.store.count_audit())
     }
 
     async fn prune_audit(&self, before: Timestamp) -> Result<u64, StoreError> {

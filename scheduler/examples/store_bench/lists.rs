@@ -143,8 +143,9 @@ fn queries() -> Vec<(String, FeedQuery)> {
     ];
     let mut queries = Vec::new();
     for (name, query) in filters {
-        for sort in [FeedSort::Id, FeedSort::Subscribers, FeedSort::NextDue] {
-            queries.push((format!("{name} by {sort:?}"), FeedQuery { sort, ..query.clone() }));
+        for sort in FeedSort::ALL {
+            queries.push((format!("{name} by {sort}"), FeedQuery { sort, ..query.clone() }));
+            queries.push((format!("{name} by {sort}, reversed"), FeedQuery { sort, reversed: true, ..query.clone() }));
         }
     }
     queries

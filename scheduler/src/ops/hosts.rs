@@ -3,7 +3,7 @@
 //! Each change writes the store first; [`crate::upkeep::orders`] carries it to wherever it counts, at once in this scheduler, within
 //! about a second in the others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use common::host::{HostKey, HostLimits, HostRule};
@@ -50,6 +50,13 @@ impl Ops {
     pub async fn hosts(&self, query: &HostQuery) -> Result<Page<HostState>, BackendError> {
         let page = self.store.hosts(query, self.clock.now()).await?;
         Ok(Page { items: page.items.into_iter().map(|row| self.host_state(row)).collect(), next: page.next })
+    }
+
+    /// What is known of these hosts, in their order.
+    pub async fn hosts_among(&self, hosts: &[HostKey]) -> Result<Vec<HostState>, BackendError> {
+        let rows = self.store.hosts_among(hosts, self.clock.now()).await?;
+        let mut rows: HashMap<HostKey, HostRow> = rows.into_iter().map(|row| (row.host.clone(), row)).collect();
+        Ok(hosts.iter().filter_map(|host| rows.remove(host)).map(|row| self.host_state(row)).collect())
     }
 
     /// What is known of one host, also when that is only its pace.

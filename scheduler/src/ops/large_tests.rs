@@ -70,7 +70,10 @@ fn failed(feed: &Feed, failure: FailureKind) -> Verdict {
     let due = at(10 + 3600);
     let mut terms = Terms::default();
     terms.push(Rule::Category, due);
-    let state = PollState { last_polled: Some(at(10)), last_outcome: Some(outcome.kind()), ..feed.state };
+    // Each kind on another day.
+    let days = if failure == FailureKind::Dns { 3 } else { 0 };
+    let polled = at(10).before(Duration::from_secs(days * 86_400));
+    let state = PollState { last_polled: Some(polled), last_outcome: Some(outcome.kind()), ..feed.state };
     Verdict {
         report: FetchReport::of(feed.id, feed.version, feed.host.clone(), at(10), outcome),
         decision: Decision {
@@ -134,13 +137,19 @@ fn wanted(known: &[Known], query: &FeedQuery) -> Vec<usize> {
             && query.status.is_none_or(|status| status == feed.status)
             && query.failure.is_none_or(|failing| Some(failing) == *failure)
     };
-    let mut found: Vec<&Feed> = known.iter().filter(lets).map(|known| &known.feed).collect();
-    found.sort_by_key(|feed| match query.sort {
-        FeedSort::Id => (0, feed.id),
-        FeedSort::Subscribers => (-i64::from(feed.audience.subscribers), feed.id),
-        FeedSort::NextDue => (feed.due().map_or_else(|| never(feed.status), Timestamp::millis), feed.id),
-    });
-    found.into_iter().map(|feed| number(feed.url.as_str())).collect()
+    let mut found: Vec<&Known> = known.iter().filter(lets).collect();
+    let value = |Known { feed, category, .. }: &Known| match query.sort {
+        FeedSort::Id => 0,
+        FeedSort::Subscribers => -i64::from(feed.audience.subscribers),
+        FeedSort::NextDue => feed.due().map_or_else(|| never(feed.status), Timestamp::millis),
+        FeedSort::Category => *category as i64,
+        FeedSort::LastPolled => feed.state.last_polled.map_or(0, Timestamp::millis),
+    };
+    found.sort_by_key(|known| (value(known), known.feed.id));
+    if query.reversed {
+        found.reverse();
+    }
+    found.into_iter().map(|known| number(known.feed.url.as_str())).collect()
 }
 
 /// A schedule of the fleet in which some feeds are claimed, and some of these wait for their host.
@@ -164,8 +173,9 @@ async fn schedule(store: &dyn Store) -> MemorySchedule {
 async fn listed(store: &dyn Store, schedule: &dyn Schedule, query: &FeedQuery) -> Vec<usize> {
     let mut query = FeedQuery { limit: 1_000, ..query.clone() };
     let (mut found, mut pages) = (Vec::new(), 0);
-    // By due time the kinds that are never due have separate pages.
-    let most = if query.sort == FeedSort::NextDue { 5 } else { 2 } + FEEDS / FeedQuery::MOST_SORTED as usize;
+    // By due time the kinds that are never due have separate pages; by category, each category has.
+    let kinds = if matches!(query.sort, FeedSort::NextDue | FeedSort::Category) { 5 } else { 2 };
+    let most = kinds + FEEDS / FeedQuery::MOST_SORTED as usize;
     loop {
         let page =
             upcoming::feeds(store, schedule, &query, now()).await.unwrap_or_else(|error| panic!("{query:?}: {error}"));
@@ -224,10 +234,12 @@ async fn lists_are_complete_and_in_order_by_every_filter(store: &dyn Store) {
         FeedQuery { text: Some("a\0bcd".into()), ..none.clone() },
     ];
     for query in queries {
-        for sort in [FeedSort::Id, FeedSort::Subscribers, FeedSort::NextDue] {
-            let query = FeedQuery { sort, ..query.clone() };
-            let wanted = wanted(&known, &query);
-            assert_eq!(listed(store, &schedule, &query).await, wanted, "{query:?}");
+        for sort in FeedSort::ALL {
+            for reversed in [false, true] {
+                let query = FeedQuery { sort, reversed, ..query.clone() };
+                let wanted = wanted(&known, &query);
+                assert_eq!(listed(store, &schedule, &query).await, wanted, "{query:?}");
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ use common::url::FeedId;
 use crate::error::BackendError;
 use crate::schedule::Schedule;
 use store::cursor::{self, Position};
-use store::{FeedQuery, FeedSort, Page, Store, StoreError, never};
+use store::{FeedQuery, Page, Store, StoreError, never};
 
 /// Feeds that are claimed or parked of which a page shows those that belong there, at most.
 pub const TAKEN: usize = 500;
@@ -38,26 +38,33 @@ pub async fn feeds(
         Err(StoreError::NotSorted { .. }) => {}
         page => return Ok(page?),
     }
-    let after = cursor::position(query)?.map(|place| (Timestamp::from_millis(place.value), FeedId(place.id)));
+    let after = cursor::position(query)?.filter(|place| place.value < never(Status::Active));
+    let after = after.map(|place| (Timestamp::from_millis(place.value), FeedId(place.id)));
     let (mut found, end) = along(store, schedule, query, after).await?;
-    let behind = |place: &Due| after.is_none_or(|after| *place > after) && end.is_none_or(|end| *place <= end);
+    let is_ahead = |one: Due, other: Due| if query.reversed { one > other } else { one < other };
+    let belongs =
+        |place: Due| after.is_none_or(|after| is_ahead(after, place)) && end.is_none_or(|end| !is_ahead(end, place));
     // What is taken was due.
-    if after.is_none_or(|(at, _)| at <= now) {
+    let nearest = if query.reversed { end } else { after };
+    if nearest.is_none_or(|(at, _)| at <= now) {
         let taken = store.feeds_among(query, &schedule.taken(TAKEN).await?).await?;
         // One that was claimed in between waited a moment ago.
         let waiting: HashSet<FeedId> = found.iter().map(|(_, feed)| feed.id).collect();
         let places = taken.into_iter().filter_map(|feed| Some(((feed.due()?, feed.id), feed)));
-        found.extend(places.filter(|(place, feed)| behind(place) && !waiting.contains(&feed.id)));
+        found.extend(places.filter(|(place, feed)| belongs(*place) && !waiting.contains(&feed.id)));
     }
     found.sort_by_key(|(place, _)| *place);
+    if query.reversed {
+        found.reverse();
+    }
     let limit = query.limit as usize;
     let cut = (found.len() > limit).then(|| found[limit - 1].0);
     found.truncate(limit);
-    let place = |(at, id): Due| Position::new(FeedSort::NextDue, at.millis(), id.0);
+    let place = |(at, id): Due| Position::new(query, at.millis(), id.0);
     let next = match (cut.or(end), query.status) {
         (Some(last), _) => Some(place(last)),
-        (None, Some(_)) => None,
-        (None, None) => Some(Position::new(FeedSort::NextDue, never(Status::Active), 0)),
+        (None, None) if !query.reversed => Some(Position::new(query, never(Status::Active), 0)),
+        (None, _) => None,
     };
     Ok(Page { items: found.into_iter().map(|(_, feed)| feed).collect(), next: next.map(Position::cursor) })
 }
@@ -75,7 +82,10 @@ async fn along(
     let (mut looked, mut step) = (0, wanted);
     while found.len() < wanted && looked < FeedQuery::MOST_SORTED as usize {
         step = step.min(FeedQuery::MOST_SORTED as usize - looked);
-        let waiting = schedule.waiting(end, step).await?;
+        let waiting = match query.reversed {
+            false => schedule.waiting(end, step).await?,
+            true => schedule.waiting_before(end, step).await?,
+        };
         let ids: Vec<FeedId> = waiting.iter().map(|(_, id)| *id).collect();
         let passed = store.feeds_among(query, &ids).await?;
         let mut passed: HashMap<FeedId, Feed> = passed.into_iter().map(|feed| (feed.id, feed)).collect();

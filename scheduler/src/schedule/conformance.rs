@@ -337,9 +337,15 @@ cases! {
             for from in [0, 1, 16, 17, 50, 118] {
                 let expected: Vec<_> = order[from + 1..].iter().take(limit).copied().collect();
                 assert_eq!(schedule.waiting(Some(order[from]), limit).await.unwrap(), expected, "{limit} from {from}");
+                let before: Vec<_> = order[..from].iter().rev().take(limit).copied().collect();
+                let found = schedule.waiting_before(Some(order[from]), limit).await.unwrap();
+                assert_eq!(found, before, "{limit} before {from}");
             }
         }
+        let last: Vec<_> = order.iter().rev().take(20).copied().collect();
+        assert_eq!(schedule.waiting_before(None, 20).await.unwrap(), last);
         let between = (at(15), FeedId(0));
+        assert_eq!(schedule.waiting_before(Some(between), 1).await.unwrap(), order.iter().rfind(|(due, _)| *due == at(10)).copied().as_slice());
         assert_eq!(schedule.waiting(Some(between), 1).await.unwrap()[0], (at(20), FeedId(4)));
         assert!(schedule.waiting(Some((at(61), FeedId(0))), 1).await.unwrap().is_empty());
     }

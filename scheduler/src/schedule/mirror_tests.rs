@@ -127,6 +127,14 @@ impl<S: Schedule> Beside<S> {
             after = Some(*last);
         }
         assert_eq!(waiting, self.mirror.waiting(), "after {step:?}");
+        let (mut backwards, mut before) = (Vec::new(), None);
+        while let Some(first) =
+            self.done(self.real.waiting_before(before, 7)).iter().inspect(|place| backwards.push(**place)).last()
+        {
+            before = Some(*first);
+        }
+        backwards.reverse();
+        assert_eq!(backwards, waiting, "after {step:?}");
         let taken = self.done(self.real.taken(100));
         assert_eq!(waiting.len() + taken.len(), depth.feeds, "after {step:?}");
         assert!(waiting.iter().all(|(_, feed)| !taken.contains(feed)), "after {step:?}");

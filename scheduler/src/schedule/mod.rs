@@ -255,6 +255,13 @@ pub trait ScheduleView: Send + Sync {
         limit: usize,
     ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError>;
 
+    /// The same in reverse: up to `limit` feeds that wait before a position, or up to the end, the last one first.
+    async fn waiting_before(
+        &self,
+        before: Option<(Timestamp, FeedId)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError>;
+
     /// Returns up to `limit` feeds that are claimed or parked, in any order.
     async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError>;
 

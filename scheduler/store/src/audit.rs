@@ -7,6 +7,15 @@ use common::named;
 use common::time::Timestamp;
 use sqlx_macros::FromRow;
 
+use super::statement::Statement;
+
+/// The columns of an [`AuditRow`].
+macro_rules! audit_columns {
+    () => {
+        "id, at, who, source, action, subject, outcome, status, millis"
+    };
+}
+
 /// The maximum number of lines that are kept, but for a few hundred: at most about 100 MB.
 pub const MOST_AUDITED: i64 = 200_000;
 /// Lines between two looks at whether there are too many.
@@ -60,15 +69,99 @@ pub struct AuditLine {
     pub change: Audited,
 }
 
-/// Which lines to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuditPage {
-    /// The newest ones.
-    Newest,
-    /// Those before this number, the newest of them first.
-    Older(i64),
-    /// Those after this number: the nearest ones, the newest of them first.
-    Newer(i64),
+named! {
+    /// A column that lines are sorted by; within one value, the newest come first.
+    AuditSort {
+        /// The newest first.
+        At = "at",
+        /// By who requested the change.
+        Who = "who",
+        /// By request.
+        Action = "request",
+        /// By what it is about.
+        On = "on",
+        /// By what became of it.
+        Outcome = "outcome",
+    }
+}
+
+/// Which lines to read, in the order of a column.
+#[derive(Clone, Debug)]
+pub struct AuditQuery {
+    /// The column.
+    pub sort: AuditSort,
+    /// In the opposite order.
+    pub reversed: bool,
+    /// Behind this line of an earlier page: its value in the column, and its number.
+    pub after: Option<(String, i64)>,
+    /// The maximum number of lines to return.
+    pub limit: u32,
+}
+
+impl AuditQuery {
+    /// Lines are counted up to this number.
+    pub const MOST_COUNTED: u64 = 10_000;
+    /// The number of lines, in both databases.
+    pub(super) const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM audit LIMIT 10001) AS counted";
+
+    /// The newest lines, the newest first.
+    pub fn newest(limit: u32) -> Self {
+        AuditQuery { sort: AuditSort::At, reversed: false, after: None, limit }
+    }
+
+    /// The statement, the same in both databases: an index has the lines of each part in order.
+    pub(super) fn statement(&self) -> Statement {
+        let column = self.sort.column();
+        let (comes, rises) = if self.reversed { ("<", " DESC") } else { (">", "") };
+        let (older, falls) = if self.reversed { (">", "") } else { ("<", " DESC") };
+        let order = match column {
+            None => format!(" ORDER BY id{falls} LIMIT "),
+            Some(column) => format!(" ORDER BY {column}{rises}, id{falls} LIMIT "),
+        };
+        let limit = i64::from(self.limit);
+        let mut sql = Statement::default();
+        sql.push(concat!("SELECT ", audit_columns!(), " FROM "));
+        match (&self.after, column) {
+            (None, _) => {
+                sql.push("audit");
+            }
+            (Some((_, id)), None) => {
+                sql.push(&format!("audit WHERE id {older} ")).int(*id);
+            }
+            (Some((value, id)), Some(column)) => {
+                let select = concat!("SELECT * FROM (SELECT ", audit_columns!(), " FROM audit WHERE ");
+                sql.push("(").push(select).push(column).push(" = ").text(value);
+                sql.push(&format!(" AND id {older} ")).int(*id).push(&format!(" ORDER BY id{falls} LIMIT ")).int(limit);
+                sql.push(") AS same UNION ALL ").push(select).push(&format!("{column} {comes} ")).text(value);
+                sql.push(&order).int(limit).push(") AS further) AS lines");
+            }
+        }
+        sql.push(&order).int(limit);
+        sql
+    }
+}
+
+impl AuditSort {
+    fn column(self) -> Option<&'static str> {
+        match self {
+            AuditSort::At => None,
+            AuditSort::Who => Some("who"),
+            AuditSort::Action => Some("action"),
+            AuditSort::On => Some("subject"),
+            AuditSort::Outcome => Some("outcome"),
+        }
+    }
+
+    /// Returns what a line has in the column.
+    pub fn value(self, line: &AuditLine) -> &str {
+        match self {
+            AuditSort::At => "",
+            AuditSort::Who => &line.change.who,
+            AuditSort::Action => &line.change.action,
+            AuditSort::On => &line.change.on,
+            AuditSort::Outcome => line.change.outcome.as_str(),
+        }
+    }
 }
 
 /// Returns the number up to which lines are deleted, if one of these new lines is the one that looks.
@@ -90,14 +183,6 @@ pub(super) struct AuditRow {
     millis: i64,
 }
 
-/// The columns of an [`AuditRow`].
-macro_rules! audit_columns {
-    () => {
-        "id, at, who, source, action, subject, outcome, status, millis"
-    };
-}
-pub(super) use audit_columns;
-
 impl From<AuditRow> for AuditLine {
     fn from(row: AuditRow) -> Self {
         let change = Audited {
@@ -117,25 +202,5 @@ impl From<AuditRow> for AuditLine {
 impl Audited {
     pub(super) fn millis(&self) -> i64 {
         i64::try_from(self.millis).unwrap_or(i64::MAX)
-    }
-}
-
-impl AuditPage {
-    /// The numbers between which lines are read, both exclusive, and whether the lowest are read first.
-    pub(super) fn bounds(self) -> (i64, i64, bool) {
-        match self {
-            AuditPage::Newest => (0, i64::MAX, false),
-            AuditPage::Older(than) => (0, than, false),
-            AuditPage::Newer(than) => (than, i64::MAX, true),
-        }
-    }
-
-    /// Lines as they were read, the newest first.
-    pub(super) fn lines(self, rows: Vec<AuditRow>) -> Vec<AuditLine> {
-        let mut lines: Vec<AuditLine> = rows.into_iter().map(AuditLine::from).collect();
-        if self.bounds().2 {
-            lines.reverse();
-        }
-        lines
     }
 }

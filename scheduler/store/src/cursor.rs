@@ -15,6 +15,8 @@ use super::{FeedQuery, FeedSort, Page, StoreError};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Position {
     sort: FeedSort,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    reversed: bool,
     /// The feed's value in the order.
     pub value: i64,
     /// The feed's number.
@@ -25,14 +27,15 @@ pub struct Position {
 pub fn position(query: &FeedQuery) -> Result<Option<Position>, StoreError> {
     let Some(cursor) = &query.after else { return Ok(None) };
     let position = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|json| serde_json::from_slice::<Position>(&json).ok());
-    let position = position.filter(|position| position.sort == query.sort);
+    let is_of_list = |position: &Position| (position.sort, position.reversed) == (query.sort, query.reversed);
+    let position = position.filter(is_of_list);
     position.map(Some).ok_or_else(|| StoreError::Cursor(cursor.clone()))
 }
 
 impl Position {
-    /// The position of a feed in an order.
-    pub fn new(sort: FeedSort, value: i64, id: i64) -> Self {
-        Position { sort, value, id }
+    /// The position of a feed in the order of a query.
+    pub fn new(query: &FeedQuery, value: i64, id: i64) -> Self {
+        Position { sort: query.sort, reversed: query.reversed, value, id }
     }
 
     /// Returns the cursor that names this position.
@@ -40,13 +43,15 @@ impl Position {
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&self).unwrap_or_default())
     }
 
-    fn of(row: &FeedRow, sort: FeedSort) -> Self {
-        let value = match sort {
+    fn of(row: &FeedRow, query: &FeedQuery) -> Self {
+        let value = match query.sort {
             FeedSort::Id => 0,
             FeedSort::Subscribers => row.subscribers(),
             FeedSort::NextDue => row.due_order(),
+            FeedSort::Category => row.category_order(),
+            FeedSort::LastPolled => row.polled_order(),
         };
-        Position { sort, value, id: row.id() }
+        Position::new(query, value, row.id())
     }
 }
 
@@ -55,7 +60,7 @@ impl Position {
 pub(super) fn page(query: &FeedQuery, mut rows: Vec<FeedRow>, looked_at: Option<Position>) -> Page<Feed> {
     let more = rows.len() > query.limit as usize;
     rows.truncate(query.limit as usize);
-    let last = rows.last().filter(|_| more).map(|last| Position::of(last, query.sort));
+    let last = rows.last().filter(|_| more).map(|last| Position::of(last, query));
     Page { items: readable(rows), next: last.or(looked_at).map(Position::cursor) }
 }
 

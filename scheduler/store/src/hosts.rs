@@ -120,6 +120,8 @@ pub struct HostQuery {
     pub(super) to: String,
     /// Those with the most feeds first, instead of by name; only those with feeds.
     pub by_feeds: bool,
+    /// In the opposite of that order.
+    pub reversed: bool,
     /// After this cursor of an earlier page.
     pub after: Option<String>,
     /// The maximum number to return.
@@ -139,12 +141,17 @@ impl HostQuery {
 
     /// All of them.
     pub fn all(after: Option<String>, limit: u32) -> Self {
-        HostQuery { from: String::new(), to: END.to_string(), by_feeds: false, after, limit }
+        HostQuery { from: String::new(), to: END.to_string(), by_feeds: false, reversed: false, after, limit }
     }
 
     /// All that have feeds, those with the most of them first.
     pub fn by_feeds(after: Option<String>, limit: u32) -> Self {
         HostQuery { by_feeds: true, ..HostQuery::all(after, limit) }
+    }
+
+    /// The same list in the opposite order, if `reversed`.
+    pub fn turned(self, reversed: bool) -> Self {
+        HostQuery { reversed, ..self }
     }
 
     /// One name at all of its ports.
@@ -157,14 +164,16 @@ impl HostQuery {
         HostQuery { from: key.to_string(), to: key.to_string(), ..HostQuery::all(None, 1) }
     }
 
-    /// The name after which the page begins.
+    /// The name behind which the page begins.
     pub(super) fn place(&self) -> Result<String, StoreError> {
-        Ok(self.cursor()?.unwrap_or_default())
+        let first = if self.reversed { END.to_string() } else { String::new() };
+        Ok(self.cursor()?.unwrap_or(first))
     }
 
     /// The number of feeds, and the name, after which the page begins.
     pub(super) fn place_by_feeds(&self) -> Result<(i64, String), StoreError> {
-        let Some(cursor) = self.cursor()? else { return Ok((i64::MAX, String::new())) };
+        let first = if self.reversed { 0 } else { i64::MAX };
+        let Some(cursor) = self.cursor()? else { return Ok((first, String::new())) };
         let place = cursor.split_once(' ').and_then(|(feeds, name)| Some((feeds.parse().ok()?, name.to_owned())));
         place.ok_or_else(|| StoreError::Cursor(self.after.clone().unwrap_or_default()))
     }
@@ -174,6 +183,17 @@ impl HostQuery {
         let place = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let place = place.filter(|place| !place.is_empty() && !place.contains('\0'));
         place.map(Some).ok_or_else(|| StoreError::Cursor(cursor.clone()))
+    }
+
+    /// Returns the cursor of the page behind this host, in a list by name.
+    pub fn behind(host: &HostKey) -> String {
+        URL_SAFE_NO_PAD.encode(host.as_str())
+    }
+
+    /// Returns the host that such a cursor names.
+    pub fn named(cursor: &str) -> Option<HostKey> {
+        let name = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok())?;
+        (!name.is_empty() && !name.contains('\0')).then(|| HostKey::new(&name))
     }
 
     /// Returns the page that these rows make. There is one row more than requested when there is a next page.

@@ -35,6 +35,7 @@ mod seams;
 mod source;
 pub mod sqlite;
 mod statement;
+mod stretch;
 pub mod subscriptions;
 #[cfg(any(test, feature = "conformance"))]
 pub mod testing;
@@ -63,7 +64,7 @@ use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl, Version};
 use serde::{Deserialize, Serialize};
 
-pub use audit::{AuditLine, AuditOutcome, AuditPage, Audited};
+pub use audit::{AuditLine, AuditOutcome, AuditQuery, AuditSort, Audited};
 pub use delivery_format::DeliveryFormat;
 pub use error::StoreError;
 pub use filter::{EventFilter, EventQuery, Lowered, Part};
@@ -391,17 +392,23 @@ pub enum FeedRef {
     Url(FeedUrl),
 }
 
-/// How a list of feeds is ordered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FeedSort {
-    /// By number.
-    #[default]
-    Id,
-    /// Most subscribers first.
-    Subscribers,
-    /// Next due first, by the earlier of due time and wake; behind them those that are never due, by status.
-    NextDue,
+common::named! {
+    /// How a list of feeds is ordered.
+    #[derive(Default)]
+    FeedSort {
+        /// By number.
+        #[default]
+        Id = "id",
+        /// Most subscribers first.
+        Subscribers = "subscribers",
+        /// Next due first, by the earlier of due time and wake; behind them those that are never due, by status.
+        NextDue = "next_due",
+        /// By category, and by number within one.
+        Category = "category",
+        /// Those that were polled the longest time ago first. Among more than [`FeedQuery::MOST_SORTED`] feeds: by the day of the
+        /// last poll, and by number within a day.
+        LastPolled = "last_polled",
+    }
 }
 
 /// Which feeds to list. A call looks at a bounded number of feeds: a page may have fewer than `limit`, or none, and yet a next
@@ -428,6 +435,8 @@ pub struct FeedQuery {
     pub visible: Vec<String>,
     /// In this order.
     pub sort: FeedSort,
+    /// In the opposite of that order.
+    pub reversed: bool,
     /// After this cursor of an earlier page.
     pub after: Option<String>,
     /// The maximum number to return.
@@ -435,6 +444,13 @@ pub struct FeedQuery {
 }
 
 impl FeedQuery {
+    /// Returns whether every feed is in the list.
+    pub(crate) fn has_no_filter(&self) -> bool {
+        let texts = [&self.text, &self.label, &self.external_id].into_iter().all(Option::is_none);
+        let classes = self.category.is_none() && self.status.is_none() && self.failure.is_none() && !self.failing;
+        texts && classes && self.host.is_none() && self.visible.is_empty()
+    }
+
     /// Feeds that are put in order at once, at most.
     pub const MOST_SORTED: u32 = 2_000;
 }

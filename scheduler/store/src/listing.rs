@@ -21,9 +21,10 @@ use common::policy::{Category, Status};
 use super::counts::Counts;
 use super::cursor::{self, Position};
 use super::marked::{Marked, marked, one_of};
-use super::row::{FeedRow, never, readable};
+use super::row::{FeedRow, category_order, never, readable};
 use super::source::{Dialect, MOST, Source};
 use super::statement::{Statement, Value};
+use super::stretch::{Column, Order, Stretch};
 use super::{FeedQuery, FeedSort, Page, StoreError};
 
 /// The same of feeds by number, which are stored beside each other.
@@ -39,6 +40,12 @@ fn due() -> String {
     format!("CASE status {idle}ELSE CASE WHEN wake_at < next_due THEN wake_at ELSE next_due END END")
 }
 
+/// Feeds by category have the value that this gives ([`FeedRow::category_order`]).
+fn category() -> String {
+    let places = Category::ALL.map(|category| format!("WHEN '{category}' THEN {} ", category_order(category)));
+    format!("CASE category {}ELSE 0 END", places.concat())
+}
+
 /// What is not polled.
 fn idle() -> impl Iterator<Item = Status> {
     Status::ALL.into_iter().filter(|status| *status != Status::Active)
@@ -46,7 +53,7 @@ fn idle() -> impl Iterator<Item = Status> {
 
 /// A filter that an index has the feeds of.
 #[derive(Clone, Copy)]
-enum Lead {
+pub(super) enum Lead {
     All,
     Host,
     Category,
@@ -79,12 +86,15 @@ impl Lead {
             (Lead::Status, FeedSort::Subscribers) => Some("feeds_by_status_readers"),
             (Lead::Failure, FeedSort::Id) => Some("feeds_by_failure"),
             (Lead::Failure, FeedSort::Subscribers) => Some("feeds_by_failure_readers"),
-            (Lead::Host, FeedSort::Subscribers) | (Lead::Failing, _) | (_, FeedSort::NextDue) => None,
+            (Lead::All, FeedSort::LastPolled) => Some("feeds_by_last_poll"),
+            (Lead::Host, FeedSort::Subscribers)
+            | (Lead::Failing, _)
+            | (_, FeedSort::NextDue | FeedSort::Category | FeedSort::LastPolled) => None,
         }
     }
 
     /// Adds the condition that its feeds meet, after `WHERE`.
-    fn condition(self, query: &FeedQuery, sql: &mut Statement) {
+    pub(super) fn condition(self, query: &FeedQuery, sql: &mut Statement) {
         match self {
             Lead::All => sql.push("true"),
             Lead::Host => sql.push("host = ").text(query.host.as_ref().map_or("", HostKey::as_str)),
@@ -137,8 +147,10 @@ pub(super) async fn list(source: &mut impl Source, query: &FeedQuery) -> Result<
     if let Some(ids) = with_text(source, query, feeds).await? {
         return sorted(source, query, after, Set::Ids(ids)).await;
     }
-    if query.sort == FeedSort::NextDue {
-        return never_due(source, query, after, &counts).await;
+    match query.sort {
+        FeedSort::NextDue => return never_due(source, query, after, &counts).await,
+        FeedSort::Category => return by_category(source, query, after, (&leads, &counts)).await,
+        FeedSort::Id | FeedSort::Subscribers | FeedSort::LastPolled => {}
     }
     let ordered = leads.iter().find_map(|(lead, _)| Some((*lead, lead.index(query.sort)?)));
     let walked = walk(source, query, after, ordered.unwrap_or((Lead::All, ""))).await?;
@@ -149,7 +161,7 @@ pub(super) async fn list(source: &mut impl Source, query: &FeedQuery) -> Result<
 async fn in_order(source: &mut impl Source, query: &FeedQuery, ids: Vec<i64>) -> Result<Page<Feed>, StoreError> {
     let last = ids.last().copied().filter(|_| ids.len() == MOST as usize);
     let page = sorted(source, query, None, Set::Ids(ids)).await?;
-    let looked_at = last.map(|id| Position::new(FeedSort::Id, 0, id).cursor());
+    let looked_at = last.map(|id| Position::new(query, 0, id).cursor());
     Ok(Page { next: page.next.or(looked_at), ..page })
 }
 
@@ -172,25 +184,81 @@ async fn never_due(
     counts: &Counts,
 ) -> Result<Page<Feed>, StoreError> {
     let polled = query.status.is_none_or(|status| status == Status::Active);
-    if polled && after.is_none_or(|position| position.value < never(Status::Active)) {
-        return Err(StoreError::NotSorted { most: MOST });
+    let in_schedule = Err(StoreError::NotSorted { most: MOST });
+    if !query.reversed && polled && after.is_none_or(|position| position.value < never(Status::Active)) {
+        return in_schedule;
     }
+    let is_ahead = |value: i64, place: i64| if query.reversed { value >= place } else { value <= place };
     let wanted = |status: &Status| {
         query.status.is_none_or(|wanted| wanted == *status)
-            && after.is_none_or(|position| position.value <= never(*status))
+            && after.is_none_or(|position| is_ahead(position.value, never(*status)))
             && counts.of_classes(|_, other| other == *status) > 0
     };
-    let mut statuses = idle().filter(wanted);
-    let Some(status) = statuses.next() else { return Ok(Page { items: Vec::new(), next: None }) };
-    let by_number = FeedQuery { status: Some(status), sort: FeedSort::Id, ..query.clone() };
+    let mut statuses: Vec<Status> = idle().filter(wanted).collect();
+    if query.reversed {
+        statuses.reverse();
+    }
+    let Some((status, others)) = statuses.split_first() else {
+        // In reverse, what is due comes last.
+        return if query.reversed && polled { in_schedule } else { Ok(Page { items: Vec::new(), next: None }) };
+    };
+    let by_number = FeedQuery { status: Some(*status), sort: FeedSort::Id, ..query.clone() };
     let position = after
-        .filter(|position| position.value == never(status))
-        .map(|position| Position::new(FeedSort::Id, 0, position.id));
+        .filter(|position| position.value == never(*status))
+        .map(|position| Position::new(&by_number, 0, position.id));
     let index = (Lead::Status, Lead::Status.index(FeedSort::Id).unwrap_or_default());
     let walked = walk(source, &by_number, position, index).await?;
-    let next = walked.next.map(|position| Position::new(FeedSort::NextDue, never(status), position.id));
-    let other = || statuses.next().map(|status| Position::new(FeedSort::NextDue, never(status), 0));
+    let next = walked.next.map(|position| Position::new(query, never(*status), position.id));
+    let due = (query.reversed && polled).then_some(Status::Active);
+    let other = || others.first().copied().or(due).map(|status| Position::new(query, never(status), first_id(query)));
     Ok(cursor::page(query, walked.rows, next.or_else(other)))
+}
+
+/// The number before the first feed of an order.
+fn first_id(query: &FeedQuery) -> i64 {
+    if query.reversed { i64::MAX } else { 0 }
+}
+
+/// Feeds by category and number: of each category as many as the page still lacks. With other filters than a category,
+/// only one category in a call, because all that is looked at may be let through by none.
+async fn by_category(
+    source: &mut impl Source,
+    query: &FeedQuery,
+    after: Option<Position>,
+    (leads, counts): (&[(Lead, u64)], &Counts),
+) -> Result<Page<Feed>, StoreError> {
+    let is_ahead = |value: i64, place: i64| if query.reversed { value >= place } else { value <= place };
+    let wanted = |category: &Category| {
+        let status = |status| query.status.is_none_or(|wanted| wanted == status);
+        query.category.is_none_or(|wanted| wanted == *category)
+            && after.is_none_or(|position| is_ahead(position.value, category_order(*category)))
+            && counts.of_classes(|other, of| other == *category && status(of)) > 0
+    };
+    let mut categories: Vec<Category> = Category::ALL.into_iter().filter(wanted).collect();
+    if query.reversed {
+        categories.reverse();
+    }
+    let is_plain = FeedQuery { category: None, ..query.clone() }.has_no_filter();
+    let mut rows = Vec::new();
+    for (number, category) in categories.iter().enumerate() {
+        let missing = query.limit.saturating_sub(u32::try_from(rows.len()).unwrap_or(u32::MAX));
+        let by_number = FeedQuery { category: Some(*category), sort: FeedSort::Id, limit: missing, ..query.clone() };
+        let position = after
+            .filter(|position| position.value == category_order(*category))
+            .map(|position| Position::new(&by_number, 0, position.id));
+        let narrow = leads.iter().find(|(lead, _)| !matches!(lead, Lead::All | Lead::Category | Lead::Failing));
+        let in_category = counts.of_classes(|other, _| other == *category);
+        let lead = narrow.filter(|(_, feeds)| *feeds < in_category).map_or(Lead::Category, |(lead, _)| *lead);
+        let walked = walk(source, &by_number, position, (lead, lead.index(FeedSort::Id).unwrap_or_default())).await?;
+        rows.extend(walked.rows);
+        let next = walked.next.map(|position| Position::new(query, category_order(*category), position.id));
+        let other = categories.get(number + 1);
+        let other = other.map(|other| Position::new(query, category_order(*other), first_id(query)));
+        if rows.len() > query.limit as usize || next.is_some() || !is_plain {
+            return Ok(cursor::page(query, rows, next.or(other)));
+        }
+    }
+    Ok(cursor::page(query, rows, None))
 }
 
 /// The numbers of all feeds with the query's text, and perhaps of some others; `None` when they are more than [`MOST`], or
@@ -237,14 +305,19 @@ async fn sorted(
         FeedSort::Id => "0".to_owned(),
         FeedSort::Subscribers => "-subscribers".to_owned(),
         FeedSort::NextDue => due(),
+        FeedSort::Category => category(),
+        FeedSort::LastPolled => dialect.last_polled.to_owned(),
     };
+    let (behind, direction) = if query.reversed { ("<", " DESC") } else { (">", "") };
     if let Some(position) = after {
         let at = if query.sort == FeedSort::Subscribers { -position.value } else { position.value };
-        sql.push(&format!(" AND ({value} > ")).int(at);
-        sql.push(&format!(" OR ({value} = ")).int(at).push(" AND id > ").int(position.id).push("))");
+        sql.push(&format!(" AND ({value} {behind} ")).int(at);
+        sql.push(&format!(" OR ({value} = ")).int(at);
+        sql.push(&format!(" AND id {behind} ")).int(position.id).push("))");
     }
     // Sums, so that no index is in this order: they are sorted, and nothing else is looked at.
-    sql.push(&format!(" ORDER BY ({value}) + 0, id + 0 LIMIT ")).int(i64::from(query.limit) + 1);
+    sql.push(&format!(" ORDER BY ({value}) + 0{direction}, id + 0{direction} LIMIT "));
+    sql.int(i64::from(query.limit) + 1);
     let rows = source.rows(sql).await?;
     Ok(cursor::page(query, rows, None))
 }
@@ -256,19 +329,21 @@ struct Walked {
     next: Option<Position>,
 }
 
-/// Feeds of `lead` in the order of its index, from the cursor on. An order by subscribers has two stretches behind a cursor:
-/// those with as many, by number, and those with fewer.
+/// Feeds of `lead` in the order of its index, from the cursor on. An order by a value has two stretches behind a cursor: those
+/// with the same value, by number, and those with the further ones.
 async fn walk(
     source: &mut impl Source,
     query: &FeedQuery,
     after: Option<Position>,
     (lead, index): (Lead, &'static str),
 ) -> Result<Walked, StoreError> {
-    let stretches = match (query.sort, after) {
-        (FeedSort::Subscribers, Some(position)) => vec![Stretch::AsMany(position), Stretch::Fewer(position)],
+    let column = Column::of(query.sort);
+    let stretches = match (&column, after) {
         (_, None) => vec![Stretch::Whole],
-        (_, Some(position)) => vec![Stretch::Behind(position)],
+        (Some(_), Some(position)) => vec![Stretch::Same(position), Stretch::Further(position)],
+        (None, Some(position)) => vec![Stretch::Behind(position)],
     };
+    let order = Order { column, reversed: query.reversed, lead, index };
     let wanted = query.limit as usize + 1;
     let in_a_row = matches!(lead, Lead::All) && query.sort == FeedSort::Id;
     let most = i64::from(if in_a_row { MOST_IN_A_ROW } else { MOST });
@@ -278,7 +353,7 @@ async fn walk(
         let dialect = source.dialect();
         sql.push("SELECT ").push(dialect.columns).push(" FROM (SELECT ");
         sql.push(dialect.columns).push(", failure FROM feeds");
-        stretch.rows(&mut sql, query, dialect, (lead, index));
+        stretch.rows(&mut sql, query, dialect, &order);
         sql.int(most).push(") AS walked WHERE true");
         filter(&mut sql, query, dialect);
         let missing = wanted - walked.rows.len();
@@ -288,70 +363,20 @@ async fn walk(
             return Ok(walked);
         }
         let mut last = Statement::default();
-        last.push("SELECT subscribers, id FROM feeds");
-        stretch.rows(&mut last, query, dialect, (lead, index));
+        let value = order.column.map_or("subscribers", |column| column.name);
+        last.push("SELECT ").push(value).push(", id FROM feeds");
+        stretch.rows(&mut last, query, dialect, &order);
         last.push("1 OFFSET ").int(most - 1);
-        if let Some((subscribers, id)) = source.position(last).await? {
-            let value = if query.sort == FeedSort::Subscribers { subscribers } else { 0 };
-            walked.next = Some(Position::new(query.sort, value, id));
+        if let Some((value, id)) = source.position(last).await? {
+            let value = order.column.map_or(0, |column| value * column.unit);
+            walked.next = Some(Position::new(query, value, id));
             return Ok(walked);
         }
     }
     Ok(walked)
 }
 
-/// A part of an index.
-#[derive(Clone, Copy)]
-enum Stretch {
-    Whole,
-    /// By number.
-    Behind(Position),
-    AsMany(Position),
-    Fewer(Position),
-}
-
-impl Stretch {
-    /// Adds what follows `FROM feeds`, up to `LIMIT`.
-    fn rows(self, sql: &mut Statement, query: &FeedQuery, dialect: Dialect, (lead, index): (Lead, &'static str)) {
-        name_index(sql, dialect, index);
-        lead.condition(query, sql.push(" WHERE "));
-        let all = matches!(lead, Lead::All);
-        let plain_readers = dialect.names_indexes || all;
-        let plain_id = dialect.names_indexes || (all && query.sort == FeedSort::Id);
-        let by_id = if plain_id { "id" } else { "-id DESC" };
-        let by_readers = if plain_readers { "subscribers DESC, " } else { "-subscribers, " };
-        let mut order = [if query.sort == FeedSort::Subscribers { by_readers } else { "" }, by_id];
-        match self {
-            Stretch::Whole => {}
-            Stretch::Behind(position) => behind(sql, position, plain_id),
-            Stretch::AsMany(position) => {
-                match plain_readers {
-                    true => sql.push(" AND subscribers = ").int(position.value),
-                    false => sql.push(" AND -subscribers = ").int(-position.value),
-                };
-                behind(sql, position, plain_id);
-                order = ["", by_id];
-            }
-            Stretch::Fewer(position) if plain_readers => {
-                sql.push(" AND subscribers < ").int(position.value);
-            }
-            Stretch::Fewer(position) => {
-                sql.push(" AND -subscribers > ").int(-position.value);
-            }
-        }
-        sql.push(" ORDER BY ").push(order[0]).push(order[1]).push(" LIMIT ");
-    }
-}
-
-/// Adds the condition that a feed comes after the position by number.
-fn behind(sql: &mut Statement, position: Position, plain_id: bool) {
-    match plain_id {
-        true => sql.push(" AND id > ").int(position.id),
-        false => sql.push(" AND -id < ").int(-position.id),
-    };
-}
-
-fn name_index(sql: &mut Statement, dialect: Dialect, index: &str) {
+pub(super) fn name_index(sql: &mut Statement, dialect: Dialect, index: &str) {
     match index {
         _ if !dialect.names_indexes => {}
         "" => {

@@ -40,26 +40,27 @@ pub(super) async fn marked(
     };
     // As in other lists, only the index of feeds is in the order of -id in PostgreSQL.
     let plain = source.dialect().names_indexes || id != "id";
-    let statement = |after: i64, limit: i64| {
+    let statement = |after: Option<i64>, limit: i64| {
         let mut sql = Statement::default();
         sql.push("SELECT ").push(from);
         match id {
             "id" => sql.push("external_id = ").text(&values[0]),
             _ => one_of(&mut sql, values),
         };
-        match plain {
-            true => sql.push(&format!(" AND {id} > ")).int(after).push(&format!(" ORDER BY {id} LIMIT ")).int(limit),
-            false => sql.push(" AND -id < ").int(-after).push(" ORDER BY -id DESC LIMIT ").int(limit),
-        };
+        let (column, sign) = if plain { (id, 1) } else { ("-id", -1) };
+        let rises = plain != query.reversed;
+        if let Some(after) = after {
+            sql.push(&format!(" AND {column} {} ", if rises { ">" } else { "<" })).int(sign * after);
+        }
+        sql.push(&format!(" ORDER BY {column}{} LIMIT ", if rises { "" } else { " DESC" })).int(limit);
         sql
     };
-    let ids = source.numbers(statement(0, i64::from(MOST) + 1)).await?;
+    let ids = source.numbers(statement(None, i64::from(MOST) + 1)).await?;
     Ok(match query.sort {
         _ if ids.len() <= MOST as usize => Marked::All(ids),
         FeedSort::Id => {
-            let after = after.map_or(0, |position| position.id);
-            Marked::Some(source.numbers(statement(after, i64::from(MOST))).await?)
+            Marked::Some(source.numbers(statement(after.map(|position| position.id), i64::from(MOST))).await?)
         }
-        FeedSort::Subscribers | FeedSort::NextDue => Marked::Many,
+        FeedSort::Subscribers | FeedSort::NextDue | FeedSort::Category | FeedSort::LastPolled => Marked::Many,
     })
 }

@@ -196,6 +196,21 @@ impl FeedRow {
             (status, _) => never(status),
         }
     }
+
+    /// Its place among feeds by category.
+    pub(crate) fn category_order(&self) -> i64 {
+        Category::from_name(&self.category).map_or(0, category_order)
+    }
+
+    /// Its place among feeds by their last poll: that time, or zero before the first one.
+    pub(crate) fn polled_order(&self) -> i64 {
+        read_state(FeedId(self.id), &self.state, None).last_polled.map_or(0, Timestamp::millis)
+    }
+}
+
+/// Returns the place of a category among all, in the order of their letters.
+pub(crate) fn category_order(category: Category) -> i64 {
+    category as i64
 }
 
 /// Returns the value by due time of feeds with this status, which are never due: they come after all others.

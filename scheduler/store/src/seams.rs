@@ -12,7 +12,7 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 
 use crate::{
-    AcceptedPolicy, Added, Advance, Applied, AuditLine, AuditPage, Audited, DeliveryShare, DeliveryTurn, EntryRef,
+    AcceptedPolicy, Added, Advance, Applied, AuditLine, AuditQuery, Audited, DeliveryShare, DeliveryTurn, EntryRef,
     Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery,
     HostRefusal, HostRow, HubFeed, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal,
     OwedPace, Page, Placement, PushCount, PushHeard, PushSubscription, PushWish, RefusedHost, RelayTurn, Requeue,
@@ -214,6 +214,9 @@ pub trait Hosts: Send + Sync {
 
     /// A page of hosts by name: those that have feeds, a hold, a block or an operator's rule.
     async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError>;
+
+    /// Returns what is known of these hosts, in any order.
+    async fn hosts_among(&self, hosts: &[HostKey], now: Timestamp) -> Result<Vec<HostRow>, StoreError>;
 
     /// The number of hosts that have feeds, at most one more than [`HostQuery::MOST_COUNTED`]. Hosts that were added in the last minutes
     /// may be missing.
@@ -447,8 +450,11 @@ pub trait Audits: Send + Sync {
     /// status and duration), all in one transaction. Returns the numbers of the lines added.
     async fn write_audit(&self, added: &[Audited], ended: &[(i64, Audited)]) -> Result<Vec<i64>, StoreError>;
 
-    /// Returns lines, the newest first, at most `limit`.
-    async fn audit(&self, page: AuditPage, limit: u32) -> Result<Vec<AuditLine>, StoreError>;
+    /// Returns lines in the order of a column.
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditLine>, StoreError>;
+
+    /// Returns the number of lines; [`AuditQuery::MOST_COUNTED`] and one stand for all larger numbers.
+    async fn count_audit(&self) -> Result<u64, StoreError>;
 
     /// Deletes lines that are older, the oldest first and a bounded number a call; returns how many.
     async fn prune_audit(&self, before: Timestamp) -> Result<u64, StoreError>;

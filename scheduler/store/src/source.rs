@@ -23,6 +23,8 @@ pub(super) struct Dialect {
     /// Statements name their index (SQLite). Otherwise (PostgreSQL) indexes are in the order of -id and -subscribers, so that no
     /// other one will do.
     pub(super) names_indexes: bool,
+    /// The time of a feed's last poll in milliseconds; zero before the first one.
+    pub(super) last_polled: &'static str,
     /// Places that a search may look at in the index of texts: some milliseconds.
     pub(super) most_places: u64,
 }

@@ -21,6 +21,7 @@ use sqlx_macros::FromRow;
 use super::news::About;
 use super::quota::Spent;
 use super::row::{entry_identity, pack_error};
+use super::stretch::Column;
 use super::{Applied, Seen, Verdict, history};
 
 /// A verdict on the version that the store has, with what the feed's row said before.
@@ -397,6 +398,11 @@ fn since(notice: Notice, verdict: &Verdict) -> Option<Timestamp> {
 pub(super) fn gap_column(fresh: &Fresh<'_>) -> Option<i64> {
     let state = &fresh.verdict.decision.state;
     state.last_success.map_or(Some(0), |_| state.gap_since.map(Timestamp::millis))
+}
+
+/// The value of the column `polled_day`: days since 1970 until the last poll, 0 before the first one.
+pub(super) fn polled_day(fresh: &Fresh<'_>) -> i64 {
+    fresh.verdict.decision.state.last_polled.map_or(0, |at| at.millis() / Column::DAY)
 }
 
 fn event_kind(notice: Notice) -> &'static str {

@@ -8,6 +8,7 @@ use common::policy::{Category, Status};
 use serde::Deserialize;
 
 use crate::error::ApiError;
+use crate::pages::is_reversed;
 use crate::request::limit;
 use crate::state::Api;
 use store::{FeedQuery, FeedSort, HostQuery};
@@ -24,6 +25,7 @@ pub(crate) struct ListParams {
     pub(crate) label: Option<String>,
     pub(crate) external_id: Option<String>,
     pub(crate) sort: Option<String>,
+    pub(crate) order: Option<String>,
     pub(crate) after: Option<String>,
     pub(crate) limit: Option<String>,
 }
@@ -32,6 +34,7 @@ impl ListParams {
     /// Returns the query for the store, limited to what the caller may see; with `usual` feeds when no `limit` is
     /// given.
     pub(crate) fn query(self, api: &Api, usual: u32) -> Result<FeedQuery, ApiError> {
+        let sort = named("sort", self.sort.as_deref(), &FeedSort::ALL, FeedSort::as_str)?.unwrap_or_default();
         Ok(FeedQuery {
             host: self.host.as_deref().map(host_key).transpose()?,
             category: named("category", self.category.as_deref(), &Category::ALL, Category::as_str)?,
@@ -46,7 +49,8 @@ impl ListParams {
             .unwrap_or(false),
             label: self.label.map(|label| mark("label", &label, LONGEST_LABEL)).transpose()?,
             external_id: self.external_id.map(|id| mark("external_id", &id, LONGEST_EXTERNAL_ID)).transpose()?,
-            sort: named("sort", self.sort.as_deref(), &SORTS, sort_name)?.unwrap_or_default(),
+            reversed: is_reversed(self.order.as_deref(), sort == FeedSort::Subscribers)?,
+            sort,
             limit: limit(self.limit.as_deref(), usual, 1000)?,
             visible: api.labels().to_vec(),
             after: self.after,
@@ -73,16 +77,6 @@ pub(crate) fn searched(text: String) -> Result<String, ApiError> {
         return Err(ApiError::bad(message));
     }
     Ok(text)
-}
-
-const SORTS: [FeedSort; 3] = [FeedSort::Id, FeedSort::Subscribers, FeedSort::NextDue];
-
-fn sort_name(sort: FeedSort) -> &'static str {
-    match sort {
-        FeedSort::Id => "id",
-        FeedSort::Subscribers => "subscribers",
-        FeedSort::NextDue => "next_due",
-    }
 }
 
 /// One of a few names, in any case.

@@ -105,6 +105,14 @@ impl ScheduleView for Counted {
         self.schedule.waiting(after, limit).await
     }
 
+    async fn waiting_before(
+        &self,
+        before: Option<(Timestamp, FeedId)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError> {
+        self.schedule.waiting_before(before, limit).await
+    }
+
     async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError> {
         self.schedule.taken(limit).await
     }

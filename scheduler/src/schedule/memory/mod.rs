@@ -409,7 +409,15 @@ impl ScheduleView for MemorySchedule {
         after: Option<(Timestamp, FeedId)>,
         limit: usize,
     ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError> {
-        Ok(self.lock().waiting(after, limit))
+        Ok(self.lock().waiting(after, limit, false))
+    }
+
+    async fn waiting_before(
+        &self,
+        before: Option<(Timestamp, FeedId)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError> {
+        Ok(self.lock().waiting(before, limit, true))
     }
 
     async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError> {

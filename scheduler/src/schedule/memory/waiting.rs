@@ -10,27 +10,37 @@ use super::heap::Heap;
 use super::places::Standing;
 use super::{HEAD, State};
 
+/// When a feed is due, and which one.
+type Due = (Timestamp, FeedId);
+
 impl State {
-    /// Returns the first feeds that wait after a position, in order.
-    pub(super) fn waiting(&self, after: Option<(Timestamp, FeedId)>, limit: usize) -> Vec<(Timestamp, FeedId)> {
+    /// Returns the first feeds that wait after a position, in order; or in reverse the last ones before it, the last one first.
+    pub(super) fn waiting(&self, from: Option<Due>, limit: usize, reversed: bool) -> Vec<Due> {
+        // The complement of a place turns the order around, and back.
+        let ranked = |(key, FeedId(feed)): (u32, FeedId)| match reversed {
+            true => (!key, FeedId(!feed)),
+            false => (key, FeedId(feed)),
+        };
         // Clamped to the window, like the times that it is compared with.
-        let after = after.map(|(at, feed)| (self.window.key(at), feed));
+        let from = from.map(|(at, feed)| ranked((self.window.key(at), feed)));
         let mut first: BinaryHeap<(u32, FeedId)> = BinaryHeap::with_capacity(limit + 1);
         for entry in self.bands.iter().flat_map(Heap::iter) {
-            let too_late = || first.len() >= limit && first.peek().is_some_and(|(key, _)| entry.key > *key);
-            if entry.item & HEAD != 0 || after.is_some_and(|(key, _)| entry.key < key) || too_late() {
+            let key = if reversed { !entry.key } else { entry.key };
+            let too_late = || first.len() >= limit && first.peek().is_some_and(|(last, _)| key > *last);
+            if entry.item & HEAD != 0 || from.is_some_and(|(first, _)| key < first) || too_late() {
                 continue;
             }
             let waits = self.places.get(entry.item).is_some_and(|place| place.standing == Standing::Waiting);
-            let place = (entry.key, self.places.feed(entry.item));
-            if waits && after.is_none_or(|after| place > after) {
+            let place = ranked((entry.key, self.places.feed(entry.item)));
+            if waits && from.is_none_or(|from| place > from) {
                 first.push(place);
                 if first.len() > limit {
                     first.pop();
                 }
             }
         }
-        first.into_sorted_vec().into_iter().map(|(key, feed)| (self.window.time(key), feed)).collect()
+        let places = first.into_sorted_vec().into_iter().map(ranked);
+        places.map(|(key, feed)| (self.window.time(key), feed)).collect()
     }
 
     /// Returns some of the feeds that are claimed or parked.

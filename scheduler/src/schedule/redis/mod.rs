@@ -400,7 +400,15 @@ impl ScheduleView for RedisSchedule {
         after: Option<(Timestamp, FeedId)>,
         limit: usize,
     ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError> {
-        self.first_waiting(after, limit).await
+        self.first_waiting(after, limit, false).await
+    }
+
+    async fn waiting_before(
+        &self,
+        before: Option<(Timestamp, FeedId)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError> {
+        self.first_waiting(before, limit, true).await
     }
 
     async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError> {

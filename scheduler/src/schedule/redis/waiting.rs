@@ -11,39 +11,54 @@ use super::{RedisSchedule, ScheduleError};
 type Band = (Vec<Member>, Vec<i64>);
 
 impl RedisSchedule {
-    /// Returns the first `limit` feeds that wait after a position.
+    /// Returns the first `limit` feeds that wait after a position; or in reverse the last ones before it, the last one first.
     pub(super) async fn first_waiting(
         &self,
-        after: Option<(Timestamp, FeedId)>,
+        position: Option<(Timestamp, FeedId)>,
         limit: usize,
+        reversed: bool,
     ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError> {
-        let mut from = after.map_or(0, |(at, _)| at.millis().max(0));
+        let first = if reversed { i64::MAX } else { 0 };
+        let mut from = position.map_or(first, |(at, _)| at.millis().max(0));
+        let is_behind = |place: &(Timestamp, FeedId)| match position {
+            Some(position) if reversed => *place < position,
+            Some(position) => *place > position,
+            None => true,
+        };
         let mut found: Vec<(Timestamp, FeedId)> = Vec::new();
         while found.len() < limit {
-            let (some, complete_to) = self.waiting_from(from, limit).await?;
-            let is_known = |(at, _): &(Timestamp, FeedId)| complete_to.is_none_or(|last| at.millis() <= last);
-            found.extend(some.into_iter().filter(|place| is_known(place) && after.is_none_or(|after| *place > after)));
+            let (some, complete_to) = self.waiting_from(from, limit, reversed).await?;
+            let is_known = |(at, _): &(Timestamp, FeedId)| match complete_to {
+                Some(last) if reversed => at.millis() >= last,
+                Some(last) => at.millis() <= last,
+                None => true,
+            };
+            found.extend(some.into_iter().filter(|place| is_known(place) && is_behind(place)));
             match complete_to {
                 // All of them were before the position, with the same due time.
-                Some(last) => from = last.saturating_add(1),
+                Some(last) => from = last.saturating_add(if reversed { -1 } else { 1 }),
                 None => break,
             }
         }
         found.sort_unstable();
+        if reversed {
+            found.reverse();
+        }
         found.truncate(limit);
         Ok(found)
     }
 
-    /// Returns the first feeds of each band from a time on, and the time up to which the result is complete; `None` if
+    /// Returns the first feeds of each band from a time on (in reverse, back from it), and the time up to which the result is complete; `None` if
     /// it is complete.
     async fn waiting_from(
         &self,
         from: i64,
         limit: usize,
+        reversed: bool,
     ) -> Result<(Vec<(Timestamp, FeedId)>, Option<i64>), ScheduleError> {
         let shards: Vec<Vec<Band>> = try_join_all(self.shards.iter().map(async |shard| {
             self.eval("say what waits", shard, &self.scripts.waiting, |call| {
-                call.arg(0).arg(from).arg(limit);
+                call.arg(0).arg(from).arg(limit).arg(i64::from(reversed));
             })
             .await
         }))
@@ -51,7 +66,8 @@ impl RedisSchedule {
         let (mut found, mut complete_to) = (Vec::new(), None::<i64>);
         for (feeds, times) in shards.into_iter().flatten() {
             if let Some(last) = times.last().filter(|_| times.len() >= limit) {
-                complete_to = Some(complete_to.map_or(*last, |other| other.min(*last)));
+                let nearer = |other: i64| if reversed { other.max(*last) } else { other.min(*last) };
+                complete_to = Some(complete_to.map_or(*last, nearer));
             }
             let places = feeds.into_iter().zip(times);
             found.extend(places.map(|(Member(feed), at)| (Timestamp::from_millis(at), feed)));

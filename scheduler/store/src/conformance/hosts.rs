@@ -74,6 +74,23 @@ pub(crate) async fn hosts_are_listed_by_the_number_of_their_feeds(backend: &dyn 
     }
     let row = |host: &str, feeds| (format!("{host}.org:443"), feeds, (host == "c").then(|| at(50)));
     assert_eq!(found, [row("b", 3), row("c", 2), row("f", 2), row("a", 1), row("d", 1), row("e", 1)]);
+    let (mut after, mut turned) = (None, Vec::new());
+    loop {
+        let query = HostQuery { reversed: true, ..HostQuery::by_feeds(after, 2) };
+        let page = store.hosts(&query, at(1)).await.unwrap();
+        turned.extend(page.items.iter().map(|row| (row.host.to_string(), row.feeds, row.blocked_until)));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    found.reverse();
+    assert_eq!(turned, found);
+    let names = ["c.org:443", "z.org:443"].map(HostKey::new);
+    let among = store.hosts_among(&names, at(1)).await.unwrap();
+    let blocked = HostRow { host: names[0].clone(), feeds: 2, hold_until: None, blocked_until: Some(at(50)) };
+    let unknown = HostRow { host: names[1].clone(), feeds: 0, hold_until: None, blocked_until: None };
+    assert_eq!(among, [blocked, unknown]);
     let wrong = HostQuery::by_feeds(Some("AAAA".to_owned()), 2);
     assert!(matches!(store.hosts(&wrong, at(1)).await, Err(StoreError::Cursor(_))));
 }
@@ -118,16 +135,20 @@ pub(crate) async fn hosts_are_listed_by_name_in_complete_pages(backend: &dyn Bac
     }
     let all =
         ["*.shared.example", "h1.example:443", "h2.example:443", "h2.example:8080", "h3.example:443", "only.example"];
-    for limit in [1, 2, 5, 6, 100] {
+    for (limit, reversed) in [1, 2, 5, 6, 100].into_iter().flat_map(|limit| [(limit, false), (limit, true)]) {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
-            let page = store.hosts(&HostQuery::all(after, limit), at(2)).await.unwrap();
+            let query = HostQuery { reversed, ..HostQuery::all(after, limit) };
+            let page = store.hosts(&query, at(2)).await.unwrap();
             assert!(page.items.len() <= limit as usize);
             seen.extend(page.items.iter().map(|row| (row.host.to_string(), row.feeds)));
             after = page.next;
             if after.is_none() {
                 break;
             }
+        }
+        if reversed {
+            seen.reverse();
         }
         assert_eq!(seen.iter().map(|(host, _)| host.as_str()).collect::<Vec<_>>(), all, "in pages of {limit}");
         assert_eq!(seen.iter().map(|(_, feeds)| feeds).sum::<u64>(), 4);

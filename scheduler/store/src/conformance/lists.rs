@@ -28,13 +28,13 @@ fn subscribed(url: &str, subscribers: u32) -> NewFeed {
 }
 
 pub(crate) async fn pages_are_complete_without_duplicates_while_feeds_are_added(backend: &dyn Backend) {
-    for sort in [FeedSort::Id, FeedSort::Subscribers, FeedSort::NextDue] {
+    for (sort, reversed) in FeedSort::ALL.into_iter().flat_map(|sort| [(sort, false), (sort, true)]) {
         let backend = backend.another();
         let store = backend.open().await;
         let new: Vec<NewFeed> = (0..23).map(|n| subscribed(&format!("https://a.org/{n}"), n % 3)).collect();
         let ids: Vec<FeedId> = store.add_feeds(&new, at(0)).await.unwrap().iter().map(|added| added.id).collect();
         let count = std::sync::atomic::AtomicU32::new(0);
-        let query = FeedQuery { sort, limit: 4, ..FeedQuery::default() };
+        let query = FeedQuery { sort, reversed, limit: 4, ..FeedQuery::default() };
         let listed = pages(&*store, &query, async || {
             let number = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             let new = subscribed(&format!("https://b.org/{number}"), number % 3);
@@ -44,8 +44,8 @@ pub(crate) async fn pages_are_complete_without_duplicates_while_feeds_are_added(
         let mut unique = listed.clone();
         unique.sort();
         unique.dedup();
-        assert_eq!(unique.len(), listed.len(), "no feed twice by {sort:?}");
-        assert!(ids.iter().all(|id| listed.contains(id)), "no feed is missing by {sort:?}");
+        assert_eq!(unique.len(), listed.len(), "no feed twice by {sort:?}, {reversed}");
+        assert!(ids.iter().all(|id| listed.contains(id)), "no feed is missing by {sort:?}, {reversed}");
     }
 }
 
@@ -57,13 +57,26 @@ pub(crate) async fn a_page_is_ordered_as_asked(backend: &dyn Backend) {
         new.first_due = at(due);
     }
     let ids: Vec<FeedId> = store.add_feeds(&new, at(0)).await.unwrap().iter().map(|added| added.id).collect();
+    for (number, second, due, category) in [(2, 9, 20, Category::A), (1, 8, 10, Category::B), (3, 7, 10, Category::C)] {
+        let mut polled = verdict(&*store, ids[number], second, unchanged()).await;
+        (polled.category, polled.decision.next_due) = (category, Some(at(due)));
+        assert!(matches!(apply(&*store, &[polled], second).await[..], [Applied::Stored { .. }]));
+    }
     let pause = FeedChange { status: Some(Status::Paused), ..FeedChange::default() };
-    store.change_feed(ids[1], &pause, at(1)).await.unwrap();
-    for (sort, order) in
-        [(FeedSort::Id, [0, 1, 2, 3]), (FeedSort::Subscribers, [1, 0, 2, 3]), (FeedSort::NextDue, [3, 2, 0, 1])]
-    {
+    store.change_feed(ids[1], &pause, at(10)).await.unwrap();
+    for (sort, order) in [
+        (FeedSort::Id, [0, 1, 2, 3]),
+        (FeedSort::Subscribers, [1, 0, 2, 3]),
+        (FeedSort::NextDue, [3, 2, 0, 1]),
+        (FeedSort::Category, [2, 1, 3, 0]),
+        (FeedSort::LastPolled, [0, 3, 1, 2]),
+    ] {
         let query = FeedQuery { sort, limit: 2, ..FeedQuery::default() };
-        assert_eq!(pages(&*store, &query, async || ()).await, order.map(|number| ids[number]), "{sort:?}");
+        let mut order = order.map(|number| ids[number]);
+        assert_eq!(pages(&*store, &query, async || ()).await, order, "{sort:?}");
+        let query = FeedQuery { reversed: true, ..query };
+        order.reverse();
+        assert_eq!(pages(&*store, &query, async || ()).await, order, "{sort:?}, reversed");
     }
     let exactly = store.feeds(&FeedQuery { limit: 4, ..FeedQuery::default() }).await.unwrap();
     assert_eq!((exactly.items.len(), exactly.next), (4, None), "a full last page has no next one");
@@ -114,6 +127,8 @@ pub(crate) async fn a_cursor_of_another_list_is_refused(backend: &dyn Backend) {
     let page = store.feeds(&FeedQuery { limit: 1, ..FeedQuery::default() }).await.unwrap();
     let other = FeedQuery { sort: FeedSort::NextDue, after: page.next, limit: 1, ..FeedQuery::default() };
     assert!(matches!(store.feeds(&other).await, Err(StoreError::Cursor(_))));
+    let turned = FeedQuery { sort: FeedSort::Id, reversed: true, ..other };
+    assert!(matches!(store.feeds(&turned).await, Err(StoreError::Cursor(_))));
     let invented = FeedQuery { after: Some("7".into()), limit: 1, ..FeedQuery::default() };
     assert!(matches!(store.feeds(&invented).await, Err(StoreError::Cursor(_))));
 }

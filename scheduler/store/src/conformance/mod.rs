@@ -234,6 +234,7 @@ macro_rules! stamp {
             }
             audit {
                 changes_are_kept_with_their_outcome_and_read_in_pages;
+                changes_are_listed_by_each_column_in_both_directions;
                 old_changes_are_deleted_and_no_more_than_so_many_are_kept;
             }
             subscriptions {

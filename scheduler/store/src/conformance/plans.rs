@@ -13,7 +13,7 @@ use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 
 /// Filters, order, and the expected index; empty: the table's own order.
-const LISTS: [(&str, FeedSort, &str); 15] = [
+const LISTS: [(&str, FeedSort, &str); 23] = [
     ("", FeedSort::Id, ""),
     ("", FeedSort::Subscribers, "feeds_by_readers"),
     ("q", FeedSort::Id, ""),
@@ -27,6 +27,14 @@ const LISTS: [(&str, FeedSort, &str); 15] = [
     ("failure", FeedSort::Subscribers, "feeds_by_failure_readers"),
     ("failing", FeedSort::Id, ""),
     ("failing", FeedSort::Subscribers, "feeds_by_readers"),
+    ("", FeedSort::Category, "feeds_by_category"),
+    ("category", FeedSort::Category, "feeds_by_category"),
+    ("host", FeedSort::Category, "feeds_by_host"),
+    ("status", FeedSort::Category, "feeds_by_status"),
+    ("q", FeedSort::Category, "feeds_by_category"),
+    ("", FeedSort::LastPolled, "feeds_by_last_poll"),
+    ("host", FeedSort::LastPolled, "feeds_by_last_poll"),
+    ("category failure", FeedSort::LastPolled, "feeds_by_last_poll"),
     ("category failure", FeedSort::Id, "feeds_by_failure"),
     ("category failure host q status", FeedSort::Subscribers, "feeds_by_failure_readers"),
 ];
@@ -48,7 +56,7 @@ impl<S: Explains> Noting<'_, S> {
 
 /// Reads two pages of each list, the first and a later one; `table` is how a plan names the table's own order.
 pub(crate) async fn every_list_follows_its_index(source: &mut impl Explains, table: &str) {
-    for (filters, sort, index) in LISTS {
+    for ((filters, sort, index), reversed) in LISTS.into_iter().flat_map(|list| [(list, false), (list, true)]) {
         let has = |filter: &str| filters.split(' ').any(|word| word == filter);
         let query = FeedQuery {
             text: has("q").then(|| "zebra".to_owned()),
@@ -58,17 +66,18 @@ pub(crate) async fn every_list_follows_its_index(source: &mut impl Explains, tab
             failure: has("failure").then_some(FailureKind::Dns),
             failing: has("failing"),
             sort,
+            reversed,
             limit: 100,
             ..FeedQuery::default()
         };
         let mut noting = Noting(&mut *source, Vec::new());
         let after = listing::list(&mut noting, &query).await.unwrap().next;
-        assert!(after.is_some(), "{filters} by {sort:?}");
+        assert!(after.is_some(), "{filters} by {sort:?}, {reversed}");
         listing::list(&mut noting, &FeedQuery { after, ..query }).await.unwrap();
         let plans = noting.1;
-        assert!(plans.len() >= 2, "{filters} by {sort:?}");
+        assert!(plans.len() >= 2, "{filters} by {sort:?}, {reversed}");
         for (sql, plan) in plans {
-            let whole = format!("{filters} by {sort:?}: {sql}\n{plan}");
+            let whole = format!("{filters} by {sort:?}, {reversed}: {sql}\n{plan}");
             let index = if index.is_empty() { table } else { index };
             assert!(plan.split([' ', '\n', '(']).any(|word| word == index), "{whole}");
             for wrong in ["Seq Scan", "Sort", "TEMP B-TREE", "Bitmap", "Join Filter"] {
@@ -82,12 +91,19 @@ pub(crate) async fn every_list_follows_its_index(source: &mut impl Explains, tab
 pub(crate) async fn labels_and_ids_follow_their_indexes(source: &mut impl Explains) {
     let label = FeedQuery { label: Some("green".into()), limit: 100, ..FeedQuery::default() };
     let id = FeedQuery { external_id: Some("7".into()), limit: 100, ..FeedQuery::default() };
-    for (query, index) in [(label, "feed_labels"), (id, "feeds_by_external_id")] {
+    let turned = |query: &FeedQuery| FeedQuery { reversed: true, ..query.clone() };
+    for (query, index) in [
+        (turned(&label), "feed_labels"),
+        (turned(&id), "feeds_by_external_id"),
+        (label, "feed_labels"),
+        (id, "feeds_by_external_id"),
+    ] {
         let mut noting = Noting(&mut *source, Vec::new());
         let first = listing::list(&mut noting, &query).await.unwrap();
+        let reversed = query.reversed;
         let second = listing::list(&mut noting, &FeedQuery { after: first.next, ..query }).await.unwrap();
         assert_eq!((first.items.len(), second.items.len()), (100, 100), "{index}");
-        assert!(first.items[99].id < second.items[0].id && second.next.is_some());
+        assert!((first.items[99].id > second.items[0].id) == reversed && second.next.is_some());
         let plans = noting.1.iter().filter(|(sql, _)| !sql.contains("moved_from"));
         assert_eq!(plans.clone().count(), 4);
         for (sql, plan) in plans {

@@ -223,6 +223,7 @@ async fn write_polls(on: &mut PgConnection, fresh: &[&Fresh<'_>], clock_skew: Du
         .bind(column(&rows, |fresh| verdicts::gap_column(fresh)))
         .bind(column(&rows, |fresh| state(fresh).silent_since.map(Timestamp::millis)))
         .bind(column(&rows, |fresh| fresh.verdict.archive.as_ref().and_then(pack_archive)))
+        .bind(column(&rows, |fresh| verdicts::polled_day(fresh)))
         .execute(on)
         .await
         .map_err(StoreError::on(ACTION))?;

@@ -4,20 +4,16 @@ use async_trait::async_trait;
 use common::time::Timestamp;
 
 use super::connection::{in_transaction, on_connection};
+use super::list::bound;
 use super::{PostgresStore, text};
-use crate::audit::{AuditRow, PRUNED, audit_columns, trimmed_before};
-use crate::{AuditLine, AuditPage, Audited, Audits, StoreError};
+use crate::audit::{AuditRow, PRUNED, trimmed_before};
+use crate::{AuditLine, AuditQuery, Audited, Audits, StoreError};
 
 const ADD: &str = "INSERT INTO audit (at, who, source, action, subject, outcome, status, millis) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id";
 const END: &str = "UPDATE audit SET who = $2, subject = $3, outcome = $4, status = $5, millis = $6 WHERE id = $1";
 const TRIM: &str = "DELETE FROM audit WHERE id <= $1";
 pub(super) const PRUNE: &str = "DELETE FROM audit WHERE at < $1 AND id <= \
     (SELECT max(id) FROM (SELECT id FROM audit ORDER BY id LIMIT $2) AS oldest)";
-/// Lines between two numbers: the highest first, and the lowest first.
-pub(super) const LINES: [&str; 2] = [
-    concat!("SELECT ", audit_columns!(), " FROM audit WHERE id > $1 AND id < $2 ORDER BY id DESC LIMIT $3"),
-    concat!("SELECT ", audit_columns!(), " FROM audit WHERE id > $1 AND id < $2 ORDER BY id LIMIT $3"),
-];
 
 #[async_trait]
 impl Audits for PostgresStore {
@@ -43,12 +39,16 @@ impl Audits for PostgresStore {
         })
     }
 
-    async fn audit(&self, page: AuditPage, limit: u32) -> Result<Vec<AuditLine>, StoreError> {
-        let (after, before, ascending) = page.bounds();
-        on_connection!(self, "read the audit", |on| {
-            let lines = sqlx::query_as::<_, AuditRow>(LINES[usize::from(ascending)]).bind(after).bind(before);
-            Ok(page.lines(lines.bind(i64::from(limit)).fetch_all(on).await?))
-        })
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditLine>, StoreError> {
+        let rows: Vec<AuditRow> =
+            on_connection!(self, "read the audit", |on| bound(query.statement()).fetch_all(on).await)?;
+        Ok(rows.into_iter().map(AuditLine::from).collect())
+    }
+
+    async fn count_audit(&self) -> Result<u64, StoreError> {
+        let count: i64 =
+            on_connection!(self, "count the audit", |on| sqlx::query_scalar(AuditQuery::COUNT).fetch_one(on).await)?;
+        Ok(u64::try_from(count).unwrap_or(0))
     }
 
     async fn prune_audit(&self, before: Timestamp) -> Result<u64, StoreError> {

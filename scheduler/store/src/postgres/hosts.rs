@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 
 use super::connection::{in_transaction, on_connection};
 use super::{PostgresStore, column, news};
-use crate::hosts::packed;
+use crate::hosts::{HostColumns, packed};
 use crate::news::News;
 use crate::{
     AcceptedPolicy, HostOrders, HostQuery, HostRefusal, HostRow, Hosts, NewPolicy, Page, RefusedHost, StoreError,
@@ -81,18 +81,31 @@ impl Hosts for PostgresStore {
     async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
         if query.by_feeds {
             let (feeds, name) = query.place_by_feeds()?;
+            let sql = match query.reversed {
+                false => include_str!("hosts_by_feeds.sql"),
+                true => include_str!("hosts_by_feeds_reversed.sql"),
+            };
             let rows = on_connection!(self, "list hosts", |on| {
-                let list = sqlx::query_as(include_str!("hosts_by_feeds.sql")).bind(feeds).bind(name.clone());
+                let list = sqlx::query_as(sql).bind(feeds).bind(name.clone());
                 list.bind(i64::from(query.limit) + 1).bind(now.millis()).fetch_all(on).await
             });
             return Ok(query.page(rows?));
         }
         let after = query.place()?;
+        let sql = if query.reversed { include_str!("hosts_reversed.sql") } else { include_str!("hosts.sql") };
         let rows = on_connection!(self, "list hosts", |on| {
-            let list = sqlx::query_as(include_str!("hosts.sql")).bind(&query.from).bind(&query.to).bind(after.clone());
+            let list = sqlx::query_as(sql).bind(&query.from).bind(&query.to).bind(after.clone());
             list.bind(now.millis()).bind(i64::from(query.limit) + 1).fetch_all(on).await
         });
         Ok(query.page(rows?))
+    }
+
+    async fn hosts_among(&self, hosts: &[HostKey], now: Timestamp) -> Result<Vec<HostRow>, StoreError> {
+        let names = column(hosts, |host| super::text(host.as_str()).into_owned());
+        let rows: Vec<HostColumns> = on_connection!(self, "read hosts", |on| {
+            sqlx::query_as(include_str!("hosts_among.sql")).bind(&names).bind(now.millis()).fetch_all(on).await
+        })?;
+        Ok(rows.into_iter().map(HostRow::from).collect())
     }
 }
 

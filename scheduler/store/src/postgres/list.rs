@@ -54,6 +54,7 @@ impl Source for View<'_> {
             like: "ILIKE",
             among: ["= ANY (", ")"],
             names_indexes: false,
+            last_polled: "coalesce((1000 * extract(epoch FROM (state::json ->> 'last_polled')::timestamptz))::bigint, 0)",
             // Each that has all of them is also compared with the text itself.
             most_places: 6_000,
         }

@@ -213,7 +213,7 @@ async fn write_feeds(
     spent: &[Option<Spent>],
     clock_skew: Duration,
 ) -> Result<(), StoreError> {
-    let [mut standings, mut polls, mut documents, mut validators, mut pushes] = <[Batch; 5]>::default();
+    let [mut standings, mut polls, mut days, mut documents, mut validators, mut pushes] = <[Batch; 6]>::default();
     for (number, ((fresh, tally), spent)) in fresh.iter().zip(tallies).zip(spent).enumerate() {
         if fresh.is_pushed() {
             let known = sqlx::query_scalar("SELECT known FROM feeds WHERE id = ?1").bind(fresh.row.id);
@@ -223,6 +223,10 @@ async fn write_feeds(
             continue;
         }
         poll(&mut polls, fresh, fresh.unanswered_wake(clock_skew));
+        days.row(|row| {
+            row.int(fresh.verdict.report.feed.0);
+            row.int(verdicts::polled_day(fresh));
+        });
         if fresh.is_page() {
             push(&mut pushes, fresh, tally.more, (None, spent.as_ref()));
             continue;
@@ -243,6 +247,7 @@ async fn write_feeds(
     }
     let polls = polls.query(include_str!("apply_poll.sql")).bind(history::EARLIER);
     polls.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+    days.run(tx, include_str!("apply_polled_day.sql"), ACTION).await?;
     documents.run(tx, include_str!("apply_document.sql"), ACTION).await?;
     validators.run(tx, include_str!("apply_validators.sql"), ACTION).await
 }

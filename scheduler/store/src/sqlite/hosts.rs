@@ -7,7 +7,7 @@ use common::url::FeedId;
 use sqlx::SqliteConnection;
 
 use super::{SqliteStore, news};
-use crate::hosts::packed;
+use crate::hosts::{HostColumns, packed};
 use crate::news::News;
 use crate::{
     AcceptedPolicy, HostOrders, HostQuery, HostRefusal, HostRow, Hosts, NewPolicy, Page, RefusedHost, StoreError,
@@ -154,11 +154,16 @@ impl Hosts for SqliteStore {
     async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
         if query.by_feeds {
             let (feeds, name) = query.place_by_feeds()?;
-            let rows = sqlx::query_as(include_str!("hosts_by_feeds.sql")).bind(feeds).bind(name);
+            let sql = match query.reversed {
+                false => include_str!("hosts_by_feeds.sql"),
+                true => include_str!("hosts_by_feeds_reversed.sql"),
+            };
+            let rows = sqlx::query_as(sql).bind(feeds).bind(name);
             let rows = rows.bind(i64::from(query.limit) + 1).bind(now.millis()).fetch_all(&self.readers);
             return Ok(query.page(rows.await.map_err(StoreError::on("list hosts"))?));
         }
-        let rows = sqlx::query_as(include_str!("hosts.sql"))
+        let sql = if query.reversed { include_str!("hosts_reversed.sql") } else { include_str!("hosts.sql") };
+        let rows = sqlx::query_as(sql)
             .bind(&query.from)
             .bind(&query.to)
             .bind(query.place()?)
@@ -168,6 +173,13 @@ impl Hosts for SqliteStore {
             .await
             .map_err(StoreError::on("list hosts"))?;
         Ok(query.page(rows))
+    }
+
+    async fn hosts_among(&self, hosts: &[HostKey], now: Timestamp) -> Result<Vec<HostRow>, StoreError> {
+        let names: Vec<&str> = hosts.iter().map(HostKey::as_str).collect();
+        let rows = sqlx::query_as(include_str!("hosts_among.sql")).bind(serde_json::json!(names).to_string());
+        let rows: Result<Vec<HostColumns>, _> = rows.bind(now.millis()).fetch_all(&self.readers).await;
+        Ok(rows.map_err(StoreError::on("read hosts"))?.into_iter().map(HostRow::from).collect())
     }
 }
 

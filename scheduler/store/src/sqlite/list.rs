@@ -29,6 +29,7 @@ impl Source for View<'_> {
             like: "LIKE",
             among: ["IN (SELECT value FROM json_each(", "))"],
             names_indexes: true,
+            last_polled: "coalesce(CAST(round(1000 * unixepoch(state ->> '$.last_polled', 'subsec')) AS INTEGER), 0)",
             most_places: 30_000,
         }
     }

@@ -263,7 +263,7 @@ pub(crate) mod tests {
     use axum::http::{Request, header};
     use common::config::{ApiRole, ApiToken};
     use serde_json::{Value, json};
-    use store::{AuditLine, AuditOutcome, AuditPage};
+    use store::{AuditLine, AuditOutcome, AuditQuery};
     use tracing::field::{Field, Visit};
     use tracing::span::{Attributes, Id, Record};
     use tracing::subscriber::DefaultGuard;
@@ -424,7 +424,7 @@ pub(crate) mod tests {
         let mut stored = Vec::new();
         while stored.iter().all(|line: &AuditLine| line.change.outcome == AuditOutcome::InProgress) {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            stored = fleet.ops.store.audit(AuditPage::Newest, 9).await.unwrap();
+            stored = fleet.ops.store.audit(&AuditQuery::newest(9)).await.unwrap();
         }
         assert_eq!(stored.iter().map(|line| line.change.outcome).collect::<Vec<_>>(), [AuditOutcome::Abandoned]);
     }

@@ -5,8 +5,9 @@ use common::document::Document;
 use common::entry::Entry;
 use common::known::KnownEntries;
 use serde_json::json;
-use store::{AuditLine, AuditPage};
+use store::{AuditLine, AuditQuery};
 
+use super::tests::leads_to;
 use crate::testing::Fleet;
 
 /// Sends a form and opens the page that it leads to; returns where that is, and its text.
@@ -161,7 +162,7 @@ async fn several_feeds_are_ticked_in_the_list_and_changed_at_once() {
     let (to, page) = send(&fleet, "/feeds/pause", &ticked).await;
     assert_eq!(to, "/feeds?q=a.example&done=pause.2.1");
     assert!(page.contains("Paused: 2 feeds. Left as it was: 1 feed."), "{page}");
-    assert_eq!(page.matches("<span class=\"chip\">paused</span>").count(), 2, "{page}");
+    assert_eq!(page.matches("<span class=\"chip\" title=\"paused\">paused</span>").count(), 2, "{page}");
     let label = [("id", "1"), ("id", "2"), ("label", "green")];
     send(&fleet, "/feeds/label", &label).await;
     assert_eq!(fleet.get("/api/v1/feeds?label=green").await.body["items"].as_array().unwrap().len(), 2);
@@ -187,7 +188,7 @@ async fn the_audit_names_the_feeds_of_a_form_and_what_became_of_it() {
     let many: Vec<String> = (1..=1_000).map(|number| number.to_string()).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|number| ("id", number.as_str())).collect();
     assert_eq!(sent(&fleet, "/feeds/label", &many).await.0, 400, "no label");
-    let lines = fleet.ops.store.audit(AuditPage::Newest, 9).await.unwrap();
+    let lines = fleet.ops.store.audit(&AuditQuery::newest(9)).await.unwrap();
     let shown: Vec<String> = lines
         .iter()
         .map(|AuditLine { change, .. }| format!("{} {} {}", change.action, change.on, change.outcome.as_str()))
@@ -319,7 +320,8 @@ async fn a_requeue_is_tried_first_then_started_watched_and_cancelled() {
     assert!(to == "/requeues?done=1" && page.contains("Requeue 1 is started.") && page.contains("0 of 3"), "{page}");
     let (_, _, page) = fleet.call("GET", "/requeues?sort=rate", &[], "").await;
     assert!(
-        page.contains("1 requeue<") && page.contains("aria-sort=\"descending\"><a href=\"./requeues?sort=rate\""),
+        page.contains("1 requeue<")
+            && page.contains("aria-sort=\"descending\"><a href=\"./requeues?sort=rate&#38;order=asc\""),
         "{page}"
     );
     assert_eq!(fleet.call("GET", "/requeues?sort=size", &[], "").await.0, 400);
@@ -350,13 +352,18 @@ async fn the_audit_and_the_configuration_are_shown_and_read_again() {
         assert_eq!(fleet.post("/api/v1/feeds/1/refresh", json!({})).await.status, 202);
     }
     let newest = pages("/audit").await;
-    assert!(!newest.contains("POST /fleet/pause") && newest.contains("audit?before="), "{newest}");
-    let older = newest.split("rel=\"next\" href=\"").nth(1).unwrap().split('"').next().unwrap();
-    let older = pages(&format!("/{older}")).await;
+    assert!(!newest.contains("POST /fleet/pause") && newest.contains("id=\"count\">103 changes<"), "{newest}");
+    let older = pages(&leads_to(&newest, "next").unwrap()).await;
     assert!(older.contains("POST /fleet/pause") && older.matches("<tr><td>").count() == 3, "{older}");
-    let newer = older.split("rel=\"prev\" href=\"").nth(1).unwrap().split('"').next().unwrap();
-    assert_eq!(pages(&format!("/{newer}")).await.matches("<tr><td>").count(), 100);
-    assert_eq!(fleet.call("GET", "/audit?after=1&before=2", &[], "").await.0, 400);
+    assert_eq!(pages(&leads_to(&older, "prev").unwrap()).await.matches("<tr><td>").count(), 100);
+    for wrong in ["after=1", "after=x.y", "sort=size", "order=up"] {
+        assert_eq!(fleet.call("GET", &format!("/audit?{wrong}"), &[], "").await.0, 400, "{wrong}");
+    }
+    let oldest = pages("/audit?order=asc").await;
+    let first = |page: &str| page.split("<tr><td>").nth(1).unwrap().to_owned();
+    assert!(first(&oldest).contains("POST /fleet/pause") && oldest.contains("aria-sort=\"ascending\""), "{oldest}");
+    let by_outcome = pages("/audit?sort=outcome&order=desc").await;
+    assert!(first(&by_outcome).contains(">refused</span>") && leads_to(&by_outcome, "next").is_some(), "{by_outcome}");
     let (to, page) = send(&fleet, "/config/reload", &[]).await;
     assert!(to.starts_with("/config?reloaded=") && page.contains("was read again"), "{page}");
     assert!(

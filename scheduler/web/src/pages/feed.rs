@@ -98,6 +98,11 @@ impl FeedPage {
         self.feed.status == Status::Active
     }
 
+    /// What its category means.
+    fn about_category(&self) -> &'static str {
+        words::category(self.feed.category)
+    }
+
     fn status(&self) -> &'static str {
         words::feed_status(self.feed.status)
     }

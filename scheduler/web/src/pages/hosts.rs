@@ -12,13 +12,16 @@ use common::time::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::columns::{self, Column, Sortable, heads, is_reversed};
 use super::form::{Fields, object};
 use super::frame::{Frame, answer, see_other};
+use super::host_order;
 use super::paging::Paging;
 use super::query::encoded;
 use super::words::{self, Moment};
 use crate::api::hosts::{self, BlockBody, PathHost, RuleBody};
 use crate::error::ApiError;
+use crate::listing::named;
 use crate::request::{Body, Params, explained, fields};
 use crate::state::{Api, State};
 use scheduler::ops::hosts::HostState;
@@ -34,7 +37,7 @@ const TROUBLED: usize = 20;
 #[template(path = "pages/hosts.html")]
 struct HostsPage {
     frame: Frame,
-    by_feeds: bool,
+    columns: Vec<Column>,
     troubled: Vec<Row>,
     more_troubled: usize,
     rows: Vec<Row>,
@@ -44,6 +47,30 @@ struct HostsPage {
     /// All polling is paused.
     paused: bool,
 }
+
+common::named! {
+    /// How the list is sorted.
+    Order {
+        /// By name.
+        Host = "host",
+        /// The ones with the most feeds first.
+        Feeds = "feeds",
+        /// The slowest first.
+        Pace = "pace",
+        /// Those that are not polled first.
+        State = "state",
+    }
+}
+
+/// The columns by which the list can be sorted.
+const COLUMNS: [Sortable; 4] = [
+    Sortable::rising("host", "Host", ""),
+    Sortable::falling("feeds", "Feeds", "n"),
+    Sortable::falling("pace", "Pace", "mid")
+        .about("Hosts that a rule names, the slowest first, then all others by name"),
+    Sortable::rising("state", "State", "")
+        .about("Blocked hosts, then those that refuse us, then held ones, then all others"),
+];
 
 struct Row {
     host: String,
@@ -63,6 +90,7 @@ struct Note {
 #[derive(Debug, Deserialize)]
 pub(super) struct HostsParams {
     sort: Option<String>,
+    order: Option<String>,
     after: Option<String>,
     earlier: Option<String>,
     host: Option<String>,
@@ -78,22 +106,31 @@ pub(super) async fn list(
         return Ok(see_other(&format!("./hosts/{}", encoded(host))));
     }
     let first = params.after.is_none();
-    let by_feeds = match params.sort.as_deref() {
-        None | Some("" | "host") => false,
-        Some("feeds") => true,
-        Some(_) => return Err(ApiError::bad("sort must be host or feeds")),
+    let sort = params.sort.as_deref().filter(|sort| !sort.is_empty());
+    let sort = named("sort", sort, &Order::ALL, Order::as_str)?.unwrap_or(Order::Host);
+    let falls = COLUMNS.iter().any(|column| column.name == sort.as_str() && column.falls);
+    let reversed = is_reversed(params.order.as_deref(), falls)?;
+    let (after, limit) = (params.after.clone(), USUAL as usize);
+    let page = match sort {
+        Order::Host => api.ops.hosts(&HostQuery::all(after, USUAL).turned(reversed)).await?,
+        Order::Feeds => api.ops.hosts(&HostQuery::by_feeds(after, USUAL).turned(reversed)).await?,
+        Order::Pace => host_order::page(&api, host_order::by_pace(&api), (after, reversed), limit).await?,
+        Order::State => {
+            let ranked = host_order::by_state(&api, frame.now).await?;
+            host_order::page(&api, ranked, (after, reversed), limit).await?
+        }
     };
-    let after = params.after.clone();
-    let query = if by_feeds { HostQuery::by_feeds(after, USUAL) } else { HostQuery::all(after, USUAL) };
-    let page = api.ops.hosts(&query).await?;
-    let order = if by_feeds { "sort=feeds" } else { "" };
+    let columns = heads(&COLUMNS, "hosts", "", (sort.as_str(), reversed));
+    let order = columns::conditions(&COLUMNS, sort.as_str(), reversed);
+    let order = if sort == Order::Host && !reversed { "" } else { order.as_str() };
     let paging = Paging::new("hosts", order, params.earlier.as_deref(), params.after.as_deref(), page.next.as_deref());
-    let (troubled, more_troubled) = if first { troubled(&api, frame.now).await? } else { (Vec::new(), 0) };
+    let (troubled, more_troubled) =
+        if first && sort != Order::State { troubled(&api, frame.now).await? } else { (Vec::new(), 0) };
     let count = if first { counted(&api, &page).await? } else { String::new() };
     let rows = page.items.into_iter().map(|state| row(state, frame.now)).collect();
     let paused = api.ops.store.paused().await?;
     let frame = frame.around("hosts");
-    answer(StatusCode::OK, &HostsPage { paused, frame, by_feeds, troubled, more_troubled, rows, count, paging })
+    answer(StatusCode::OK, &HostsPage { paused, frame, columns, troubled, more_troubled, rows, count, paging })
 }
 
 /// How many hosts have feeds; empty as long as new ones are not counted.

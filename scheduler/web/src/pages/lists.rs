@@ -44,6 +44,8 @@ pub(super) struct Lists {
 
 pub(super) struct Count {
     pub(super) name: String,
+    /// Its name in the API.
+    pub(super) code: String,
     pub(super) query: String,
     pub(super) value: String,
 }
@@ -109,7 +111,8 @@ pub(super) async fn lists(ops: &Ops, shown: &Shown) -> Result<Lists, BackendErro
     let (stats, now) = (&shown.stats, shown.now);
     let stops = Stops::now(ops, now).await?;
     let count = |(name, number): (&String, &u64), filter: &str| Count {
-        name: FailureKind::from_name(name).map_or_else(|| words::spaced(name), |kind| words::failure(kind).to_owned()),
+        name: named(name),
+        code: name.clone(),
         query: format!("{filter}={name}"),
         value: words::count(*number),
     };
@@ -134,20 +137,24 @@ pub(super) async fn lists(ops: &Ops, shown: &Shown) -> Result<Lists, BackendErro
     })
 }
 
+/// A failure or a feed's status in words.
+fn named(code: &str) -> String {
+    let failure = FailureKind::from_name(code).map(words::failure);
+    failure.or_else(|| Some(words::feed_status(code.parse().ok()?))).map_or_else(|| words::spaced(code), str::to_owned)
+}
+
 fn categories(stats: &StatsView) -> Vec<Share> {
-    let about = |category| match category {
-        Category::A => "under an SLA",
-        Category::B => "more than 20 subscribers, or important",
-        Category::C => "2 to 20 subscribers, or a login",
-        Category::D => "one subscriber, or none",
-        Category::F => "the host has its own interval",
-    };
     let mut start = 0;
     let share = |category: Category| {
         let number = stats.by_category.get(category.as_str()).copied().unwrap_or(0);
         let width = (number * 1000).checked_div(stats.feeds).unwrap_or(0);
-        let share =
-            Share { letter: category.as_str(), about: about(category), value: words::count(number), start, width };
+        let share = Share {
+            letter: category.as_str(),
+            about: words::category(category),
+            value: words::count(number),
+            start,
+            width,
+        };
         start += width;
         share
     };

@@ -45,7 +45,7 @@ async fn without_a_login_public_pages_are_shown_and_others_lead_to_the_login() {
     }
     assert_eq!(fleet.call("POST", "/feeds/1/pause", &[FORM, OURS, HTML], "").await.0, 401);
     assert!(lines.take().iter().all(|line| line["who"] == "nobody" && line["outcome"] == "refused"));
-    assert_eq!(fleet.ops.store.audit(store::AuditPage::Newest, 9).await.unwrap().len(), 1, "nobody is not stored");
+    assert_eq!(fleet.ops.store.audit(&store::AuditQuery::newest(9)).await.unwrap().len(), 1, "nobody is not stored");
     for path in ["/status", "/login", "/healthz"] {
         assert_eq!(fleet.call("GET", path, &[HTML], "").await.0, 200, "{path}");
     }
@@ -224,7 +224,7 @@ async fn logging_out_again_and_again_pushes_nobody_out_of_the_audit() {
     for _ in 0..100 {
         assert_eq!(fleet.call("POST", "/logout", &[FORM, OURS, HTML, ("cookie", &login)], "").await.0, 303);
     }
-    let lines = fleet.ops.store.audit(store::AuditPage::Newest, 200).await.unwrap();
+    let lines = fleet.ops.store.audit(&store::AuditQuery::newest(200)).await.unwrap();
     assert!((2..=31).contains(&lines.len()), "{} lines are stored", lines.len());
 }
 
@@ -238,7 +238,7 @@ async fn the_audit_has_who_did_what_and_is_the_same_for_all_schedulers() {
     }
     // Another scheduler over the same store.
     let other = crate::router(fleet.ops.clone(), fleet.closing.clone());
-    let lines = fleet.ops.store.audit(store::AuditPage::Newest, 100).await.unwrap();
+    let lines = fleet.ops.store.audit(&store::AuditQuery::newest(100)).await.unwrap();
     let in_words = |line: &store::AuditLine| {
         let change = &line.change;
         format!("{} {} {} {}", change.who, change.action, change.on, change.outcome)

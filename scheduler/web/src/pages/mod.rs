@@ -10,6 +10,7 @@ mod advice;
 mod assets;
 mod audit;
 mod charts;
+mod columns;
 mod config;
 #[cfg(test)]
 mod console_tests;
@@ -20,6 +21,7 @@ mod files;
 mod fleet;
 mod form;
 mod frame;
+mod host_order;
 #[cfg(test)]
 mod host_tests;
 mod hosts;
@@ -59,6 +61,7 @@ use crate::routes::Routes;
 use crate::state::Api;
 use actions::Action;
 
+pub(crate) use columns::is_reversed;
 pub(crate) use doors::door;
 pub(crate) use frame::for_people;
 pub(crate) use live::{Live, watch};

@@ -1,6 +1,11 @@
 //! The way forth and back through lists.
 
+use std::time::Duration;
+
 use common::entry::Entry;
+use common::host::{HostKey, HostRule};
+use common::host_name::HostName;
+use common::live_rules;
 use serde_json::json;
 
 use super::tests::{leads_to, page};
@@ -19,9 +24,15 @@ async fn lists_and_the_filtered_river_lead_back_page_by_page() {
         ..Entry::default()
     };
     fleet.polled_with(id, (1..=21).map(entry).collect()).await;
-    for first in
-        ["/feeds?limit=2", "/feeds?limit=2&sort=subscribers", "/feeds?limit=2&sort=next_due", "/entries?limit=2&q=fog"]
-    {
+    for first in [
+        "/feeds?limit=2",
+        "/feeds?limit=2&sort=subscribers&order=asc",
+        "/feeds?limit=2&sort=next_due",
+        "/feeds?limit=2&sort=next_due&order=desc",
+        "/feeds?limit=2&sort=category",
+        "/feeds?limit=2&sort=last_polled&order=desc",
+        "/entries?limit=2&q=fog",
+    ] {
         let shown = async |path: &str| {
             let page = fleet.call("GET", path, &[], "").await.2;
             let body = page.split_once("</form>").unwrap().1.split_once("<nav class=\"pages\"").unwrap().0.to_owned();
@@ -56,7 +67,19 @@ async fn hosts_and_subscriptions_lead_back_page_by_page() {
         let sent = fleet.call("POST", "/api/v1/subscriptions", &[("content-type", "application/json")], &target).await;
         assert_eq!(sent.0, 201, "{}", sent.2);
     }
-    for path in ["/hosts", "/hosts?sort=feeds", "/subscriptions", "/subscriptions?sort=target"] {
+    fleet.ops.block_host(&HostName::Key(HostKey::new("h150.example:443")), Duration::from_secs(3600)).await.unwrap();
+    for path in [
+        "/hosts",
+        "/hosts?order=desc",
+        "/hosts?sort=feeds",
+        "/hosts?sort=feeds&order=asc",
+        "/hosts?sort=pace",
+        "/hosts?sort=state",
+        "/hosts?sort=state&order=desc",
+        "/subscriptions",
+        "/subscriptions?sort=target",
+        "/subscriptions?sort=last&order=asc",
+    ] {
         let mut pages = vec![(path.to_owned(), page(&fleet, path).await.1)];
         while let Some(next) = leads_to(&pages[pages.len() - 1].1, "next") {
             let text = page(&fleet, &next).await.1;
@@ -89,7 +112,7 @@ async fn hosts_and_subscriptions_are_sorted_by_column() {
     }
     let order = async |path: &str, all: &[&str]| {
         let page = page(&fleet, path).await.1;
-        let list = page.split_once("<tbody>").unwrap().1.to_owned();
+        let list = page.rsplit_once("<tbody>").unwrap().1.to_owned();
         let mut places: Vec<_> = all.iter().map(|name| (list.find(name).unwrap(), (*name).to_owned())).collect();
         places.sort();
         (places.into_iter().map(|(_, name)| name).collect::<Vec<_>>(), page.matches("aria-sort").count())
@@ -101,7 +124,78 @@ async fn hosts_and_subscriptions_are_sorted_by_column() {
     let targets = ["a.example/hook", "b.example/hook"];
     assert_eq!(order("/subscriptions", &targets).await.0, ["b.example/hook", "a.example/hook"], "as added");
     assert_eq!(order("/subscriptions?sort=target", &targets).await.0, ["a.example/hook", "b.example/hook"]);
-    for path in ["/hosts?sort=size", "/subscriptions?sort=size", "/subscriptions?sort=lag&after=x"] {
+    assert_eq!(order("/subscriptions?sort=target&order=desc", &targets).await.0, ["b.example/hook", "a.example/hook"]);
+    let slow = HostRule { gap: Some(Duration::from_secs(60)), ..host_rule("c.example") };
+    let fast = HostRule { gap: Some(Duration::from_millis(1)), ..host_rule("a.example") };
+    for rule in [slow, fast] {
+        fleet.ops.set_host_rule(&rule).await.unwrap();
+    }
+    fleet.ops.block_host(&HostName::Key(HostKey::new("b.example:443")), Duration::from_secs(60)).await.unwrap();
+    let heads = ["sort=host", "sort=feeds", "sort=pace", "sort=state"];
+    for (path, expected) in [
+        ("/hosts?order=desc", "cba"),
+        ("/hosts?sort=feeds&order=asc", "acb"),
+        ("/hosts?sort=pace", "cba"),
+        ("/hosts?sort=pace&order=asc", "abc"),
+        ("/hosts?sort=state", "bac"),
+        ("/hosts?sort=state&order=desc", "cab"),
+    ] {
+        let (found, sorted) = order(path, &hosts).await;
+        let found: String = found.iter().map(|host| &host[..1]).collect();
+        assert_eq!((found.as_str(), sorted), (expected, 1), "{path}");
+        let page = page(&fleet, path).await.1;
+        assert!(heads.iter().all(|head| page.contains(&format!("href=\"hosts?{head}"))), "{path}: {page}");
+    }
+    for path in [
+        "/hosts?sort=size",
+        "/hosts?order=up",
+        "/hosts?sort=state&after=x",
+        "/subscriptions?sort=size",
+        "/subscriptions?sort=lag&after=x",
+    ] {
         assert_eq!(fleet.call("GET", path, &[], "").await.0, 400, "{path}");
+    }
+}
+
+fn host_rule(domain: &str) -> HostRule {
+    live_rules::from_value(json!({ "match": domain, "reason": "a test" })).unwrap()
+}
+
+#[tokio::test]
+async fn feeds_are_sorted_by_every_column_in_both_directions_and_entries_are_counted() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://a.example/1").await;
+    fleet.feed("https://a.example/2").await;
+    let entry = |n: usize| Entry { id: n.to_string(), title: Some(format!("fog {n}")), ..Entry::default() };
+    fleet.polled_with(id, (1..=3).map(entry).collect()).await;
+    for (path, first) in [
+        ("/feeds", 1),
+        ("/feeds?sort=id&order=desc", 2),
+        ("/feeds?sort=last_polled", 2),
+        ("/feeds?sort=last_polled&order=desc", 1),
+        ("/feeds?sort=next_due", 2),
+        ("/feeds?sort=next_due&order=desc", 1),
+        ("/feeds?sort=category&order=desc", 2),
+        ("/feeds?sort=subscribers&order=asc", 2),
+    ] {
+        let page = page(&fleet, path).await.1;
+        let list = page.split_once("<tbody>").unwrap().1;
+        let places = [1, 2].map(|id| list.find(&format!("href=\"feeds/{id}\"")).unwrap());
+        assert_eq!(places[0] < places[1], first == 1, "{path}");
+        assert_eq!(page.matches("aria-sort").count(), 1, "{path}");
+        for head in ["id", "category", "subscribers", "last_polled", "next_due"] {
+            assert!(page.contains(&format!("href=\"feeds?sort={head}")), "{head} on {path}: {page}");
+        }
+        assert!(page.contains("title=\"one subscriber, or none\">D<"), "{page}");
+    }
+    for (path, count) in [
+        ("/entries", "3 entries"),
+        ("/entries?feed=1", "3 entries"),
+        ("/entries?q=fog", "3 entries"),
+        ("/entries?q=fog&limit=2", "more than 2 entries"),
+        ("/entries?limit=2", "3 entries"),
+    ] {
+        let page = page(&fleet, path).await.1;
+        assert!(page.contains(&format!("id=\"count\">{count}<")), "{path}: {page}");
     }
 }

@@ -12,6 +12,7 @@ use common::time::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::columns::{self, Column, Sortable, heads, is_reversed};
 use super::form::{Fields, object};
 use super::frame::{Frame, answer, see_other};
 use super::words::{self, Moment};
@@ -30,7 +31,11 @@ struct RequeuesPage {
     frame: Frame,
     rows: Vec<Row>,
     count: String,
-    sort: Order,
+    columns: Vec<Column>,
+    /// The query string that keeps the order.
+    order: String,
+    /// One of them runs.
+    runs: bool,
     plan: Option<Plan>,
     /// What the form shows, by name.
     sent: Fields,
@@ -51,7 +56,20 @@ common::named! {
     }
 }
 
+/// The columns by which the list can be sorted.
+const COLUMNS: [Sortable; 4] = [
+    Sortable::rising("progress", "Progress", ""),
+    Sortable::falling("rate", "Rate", "mid"),
+    Sortable::falling("started", "Started", "mid"),
+    Sortable::rising("state", "State", ""),
+];
+
 impl Order {
+    /// The usual order has the highest first.
+    fn falls(self) -> bool {
+        matches!(self, Order::Started | Order::Rate)
+    }
+
     /// Sorts requeues that come with the newest first.
     fn sort(self, all: &mut [Requeue]) {
         match self {
@@ -105,18 +123,13 @@ impl RequeuesPage {
     fn is_ticked(&self, name: &str) -> bool {
         self.sent.is_ticked(name)
     }
-
-    /// The direction of a column if the list is sorted by it.
-    fn sorted(&self, order: &str) -> Option<&'static str> {
-        let direction = if order == "progress" || order == "state" { "ascending" } else { "descending" };
-        (self.sort.as_str() == order).then_some(direction)
-    }
 }
 
 /// The parameters of `GET /requeues`.
 #[derive(Debug, Deserialize)]
 pub(super) struct RequeuesParams {
     sort: Option<String>,
+    order: Option<String>,
     done: Option<String>,
 }
 
@@ -133,22 +146,30 @@ pub(super) async fn page(
         _ => String::new(),
     };
     let sort = named("sort", params.sort.as_deref(), &Order::ALL, Order::as_str)?.unwrap_or(Order::Started);
-    show(&api, frame, sort, None, Fields::default(), done).await
+    let reversed = is_reversed(params.order.as_deref(), sort.falls())?;
+    show(&api, frame, (sort, reversed), None, Fields::default(), done).await
 }
 
 async fn show(
     api: &Api,
     frame: Frame,
-    sort: Order,
+    (sort, reversed): (Order, bool),
     plan: Option<Plan>,
     sent: Fields,
     done: String,
 ) -> Result<Response, ApiError> {
     let mut requeues = api.ops.store.requeues(false).await?;
     sort.sort(&mut requeues);
+    if reversed {
+        requeues.reverse();
+    }
     let rows: Vec<Row> = requeues.iter().map(|requeue| row(requeue, frame.now)).collect();
     let count = words::counted(rows.len() as u64, "requeue", "requeues");
-    answer(StatusCode::OK, &RequeuesPage { frame: frame.around("requeues"), rows, count, sort, plan, sent, done })
+    let frame = frame.around("requeues");
+    let columns = heads(&COLUMNS, &format!("{}requeues", frame.root), "", (sort.as_str(), reversed));
+    let order = columns::conditions(&COLUMNS, sort.as_str(), reversed);
+    let runs = rows.iter().any(|row| row.running);
+    answer(StatusCode::OK, &RequeuesPage { frame, rows, count, columns, order, runs, plan, sent, done })
 }
 
 fn row(requeue: &Requeue, now: Timestamp) -> Row {
@@ -176,8 +197,8 @@ fn what(requeue: &Requeue, now: Timestamp) -> String {
         (!filter.feeds.is_empty())
             .then(|| words::counted(filter.feeds.len() as u64, "selected feed", "selected feeds")),
         (!hosts.is_empty()).then(|| format!("host {}", hosts.join(", "))),
-        filter.category.map(|category| format!("category {}", category.as_str())),
-        filter.status.map(|status| format!("status {}", status.as_str())),
+        filter.category.map(|category| format!("category {category} ({})", words::category(category))),
+        filter.status.map(|status| format!("status {}", words::feed_status(status))),
         filter.failure.map(|failure| format!("failing: {}", words::failure(failure))),
         filter.due_before.map(|due| format!("due {}", words::relative(due, now))),
     ];
@@ -217,7 +238,7 @@ pub(super) async fn plan(
 ) -> Result<Response, ApiError> {
     let view = requeue::requeue(&api, &who, body(&sent, true)?).await?;
     // The page lives at `/requeues/plan` now.
-    show(&api, frame, Order::Started, Some(planned(&view)), sent, String::new()).await
+    show(&api, frame, (Order::Started, false), Some(planned(&view)), sent, String::new()).await
 }
 
 fn planned(view: &RequeuedView) -> Plan {

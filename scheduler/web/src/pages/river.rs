@@ -33,6 +33,8 @@ struct RiverPage {
     /// The feed whose entries these are, with its title.
     of_feed: Option<(i64, String)>,
     rows: Vec<Row>,
+    /// How many entries match, as far as that is known without counting them.
+    count: Option<String>,
     /// Older entries were not looked at yet, though the page is not full.
     searched_to: Option<Moment>,
     /// The conditions as a query string, with the mark before it.
@@ -88,8 +90,12 @@ pub(super) async fn page(
         Some((river, of_feed)) => (river.older, river.newer, river.items, of_feed, Some(river.turn)),
         None => (None, None, Vec::new(), None, None),
     };
+    let is_first = newer.is_none();
+    let shown = words::at_least(rows.len(), is_first, older.is_some(), ("entry", "entries"));
+    let count = if wrong.is_none() { count(&api, &conditions, &of_feed, now).await?.or(shown) } else { None };
     let page = RiverPage {
         frame: frame.around("entries"),
+        count,
         rows: rows.into_iter().map(|stored| row(stored, now)).collect(),
         newer: newer.map(|seq| part("before", seq)),
         older: older.map(|seq| part("after", seq)),
@@ -97,18 +103,39 @@ pub(super) async fn page(
         searched_to,
         asked,
         wrong,
-        of_feed,
+        of_feed: of_feed.map(|(id, title, _)| (id, title)),
     };
     Ok(until_sent(answer(status, &page)?, turn))
 }
 
-async fn read(api: &Api, asked: &RiverParams) -> Result<(River, Option<(i64, String)>), ApiError> {
+/// The number of all entries, or of those of a feed: what is counted. `None` if there are other conditions.
+async fn count(
+    api: &Api,
+    conditions: &str,
+    of_feed: &Option<OfFeed>,
+    now: Timestamp,
+) -> Result<Option<String>, ApiError> {
+    let chooses = |pair: &&str| !pair.starts_with("limit=") && !pair.starts_with("order=");
+    let mut chosen = conditions.split('&').filter(|pair| !pair.is_empty()).filter(chooses);
+    let entries = match (chosen.next(), chosen.next(), of_feed) {
+        // For a caller with labels, what others have is not counted.
+        (None, ..) if api.labels().is_empty() => api.ops.store.stats(now).await?.entries,
+        (Some(_), None, Some((.., entries))) => *entries,
+        _ => return Ok(None),
+    };
+    Ok(Some(words::counted(entries, "entry", "entries")))
+}
+
+/// A feed whose entries are listed: its number, its title, and how many it has.
+type OfFeed = (i64, String, u64);
+
+async fn read(api: &Api, asked: &RiverParams) -> Result<(River, Option<OfFeed>), ApiError> {
     let of_feed = match asked.get("feed") {
         None => None,
         Some(feed) => {
             let id = crate::reading::feed_id(api, feed).await?;
             let feed = api.feed(id).await?;
-            Some((id.0, feed.title.unwrap_or_else(|| feed.url.to_string())))
+            Some((id.0, feed.title.unwrap_or_else(|| feed.url.to_string()), feed.entries))
         }
     };
     Ok((river::page(api, asked, USUAL).await?, of_feed))

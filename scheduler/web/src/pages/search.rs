@@ -10,6 +10,7 @@ use common::time::Timestamp;
 use percent_encoding::percent_decode_str;
 
 use super::actions;
+use super::columns::{Column, Sortable, heads, is_reversed};
 use super::frame::{Frame, answer};
 use super::paging::Paging;
 use super::query::without;
@@ -19,6 +20,16 @@ use crate::error::ApiError;
 use crate::listing::{ListParams, hosts_meant};
 use crate::request::Params;
 use crate::state::{Api, State};
+
+/// The columns by which the list can be sorted.
+const COLUMNS: [Sortable; 5] = [
+    Sortable::rising("id", "Feed", "").about("In the order in which they were added"),
+    Sortable::rising("category", "Cat.", "mid")
+        .about("Category: A under an SLA, B more than 20 subscribers, C 2 to 20, D one or none, F by its host"),
+    Sortable::falling("subscribers", "Subscribers", "n far"),
+    Sortable::rising("last_polled", "Last poll", "").about("Among more than 2,000 feeds, sorted by the day"),
+    Sortable::rising("next_due", "Next poll", "mid"),
+];
 
 /// The parameter that has the pages before this one.
 const EARLIER: &str = "earlier";
@@ -33,6 +44,7 @@ struct SearchPage {
     /// What was wrong with what was asked.
     wrong: Option<String>,
     rows: Vec<Row>,
+    columns: Vec<Column>,
     paging: Paging,
     /// What was done just now.
     done: Option<String>,
@@ -51,7 +63,10 @@ struct Row {
     title: Option<String>,
     url: String,
     category: &'static str,
-    status: &'static str,
+    /// What the category means.
+    about: &'static str,
+    /// The status in words, and its name in the API.
+    status: (&'static str, &'static str),
     subscribers: String,
     last: Option<(&'static str, Moment)>,
     /// Colour of the last outcome, or of why it is not polled.
@@ -64,16 +79,6 @@ struct Row {
 impl SearchPage {
     fn is(&self, given: &Option<String>, name: &str) -> bool {
         given.as_deref().is_some_and(|given| given.eq_ignore_ascii_case(name))
-    }
-
-    fn is_sorted(&self, order: &str) -> bool {
-        self.asked.sort.as_deref().unwrap_or("id").eq_ignore_ascii_case(order)
-    }
-
-    /// The query string of the same list in another order.
-    fn by(&self, order: &str) -> String {
-        let rest = without(&conditions(&self.query), "sort");
-        if rest.is_empty() { format!("sort={order}") } else { format!("{rest}&sort={order}") }
     }
 
     fn given<'a>(&self, given: &'a Option<String>) -> &'a str {
@@ -112,17 +117,16 @@ pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Resu
     let earlier = query.split('&').find_map(|pair| pair.strip_prefix("earlier="));
     let earlier = earlier.map(|earlier| percent_decode_str(earlier).decode_utf8_lossy());
     let paging = Paging::new("feeds", &conditions, earlier.as_deref(), asked.after.as_deref(), next.as_deref());
-    let shown = match (&asked.after, &paging.next) {
-        (None, None) => Page::Whole(rows.len() as u64),
-        (None, Some(_)) => Page::First(rows.len() as u64),
-        (Some(_), _) => Page::Later,
-    };
+    let shown = words::at_least(rows.len(), asked.after.is_none(), paging.next.is_some(), ("feed", "feeds"));
     let count = if wrong.is_none() { count(&api, &asked, now, shown).await? } else { None };
     let frame = frame.around("feeds");
-    answer(
-        status,
-        &SearchPage { paused: stops.paused, other_hosts, frame, asked, wrong, rows, paging, done, query, count },
-    )
+    let by = asked.sort.clone().unwrap_or_else(|| "id".to_owned());
+    let falls = COLUMNS.iter().any(|column| column.falls && column.name.eq_ignore_ascii_case(&by));
+    let reversed = is_reversed(asked.order.as_deref(), falls).unwrap_or(false);
+    let columns = heads(&COLUMNS, "feeds", &without(&without(&conditions, "sort"), "order"), (by.as_str(), reversed));
+    let paused = stops.paused;
+    let page = SearchPage { paused, other_hosts, frame, asked, wrong, rows, columns, paging, done, query, count };
+    answer(status, &page)
 }
 
 /// The part of a query string that says which feeds are listed, and in which order.
@@ -148,6 +152,7 @@ async fn given(api: &Api, params: ListParams) -> Result<(ListParams, Vec<String>
         label: some(params.label),
         external_id: some(params.external_id),
         sort: some(params.sort),
+        order: some(params.order),
         after: some(params.after),
         limit: some(params.limit),
     };
@@ -175,7 +180,8 @@ fn row(api: &Api, feed: Feed, stops: &Stops, now: Timestamp) -> Row {
         title: view.title,
         url: view.url,
         category: view.category.as_str(),
-        status: view.status.as_str(),
+        about: words::category(view.category),
+        status: (words::feed_status(view.status), view.status.as_str()),
         subscribers: words::count(view.subscribers.into()),
         last: outcome.zip(at).map(|(outcome, at)| (words::outcome(outcome), Moment::of(at, now))),
         class: match view.status {
@@ -188,32 +194,23 @@ fn row(api: &Api, feed: Feed, stops: &Stops, now: Timestamp) -> Row {
 }
 
 /// How many feeds match: from the counters, which know feeds by category and status, or else as far as this page shows it.
-async fn count(api: &Api, asked: &ListParams, now: Timestamp, page: Page) -> Result<Option<String>, ApiError> {
+async fn count(
+    api: &Api,
+    asked: &ListParams,
+    now: Timestamp,
+    shown: Option<String>,
+) -> Result<Option<String>, ApiError> {
     let query = asked.clone().query(api, USUAL)?;
-    let counted = |number| words::counted(number, "feed", "feeds");
     let marks = query.label.is_some() || query.external_id.is_some();
     let others = query.text.is_some() || query.host.is_some() || query.failing || query.failure.is_some();
     // For a caller with labels, what others have is not counted.
     if marks || others || !api.labels().is_empty() {
-        return Ok(match page {
-            Page::Whole(rows) => Some(counted(rows)),
-            Page::First(0) | Page::Later => None,
-            Page::First(rows) => Some(format!("more than {}", counted(rows))),
-        });
+        return Ok(shown);
     }
     let stats = api.ops.store.stats(now).await?;
     let fits = |category, status| {
         query.category.is_none_or(|wanted| wanted == category) && query.status.is_none_or(|wanted| wanted == status)
     };
     let classes = stats.feeds.iter().filter(|(category, status, _)| fits(*category, *status));
-    Ok(Some(counted(classes.map(|(.., feeds)| feeds).sum())))
-}
-
-/// Which part of a list a page is, and how many rows it has.
-enum Page {
-    /// All of it.
-    Whole(u64),
-    /// Its beginning.
-    First(u64),
-    Later,
+    Ok(Some(words::counted(classes.map(|(.., feeds)| feeds).sum(), "feed", "feeds")))
 }

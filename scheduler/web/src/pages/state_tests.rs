@@ -327,7 +327,10 @@ async fn no_state_contradicts_itself_on_any_page_while_its_host_is_blocked_or_al
             let list = get(&fleet, "/feeds").await;
             let next = match state.future {
                 Future::Polled => circumstances.listed("in 10 h"),
-                _ => format!("<span class=\"chip\">{}</span>", feed(&fleet).await.status.as_str()),
+                _ => {
+                    let status = feed(&fleet).await.status;
+                    format!("<span class=\"chip\" title=\"{status}\">{}</span>", super::words::feed_status(status))
+                }
             };
             says(&list, &format!("{name}: list"), &[&next], &[]);
             let paused = "<p class=\"alarm warn\">All polling is paused.</p>";
@@ -374,7 +377,12 @@ async fn a_merged_feed_only_leads_to_the_one_that_it_is() {
             &said,
             &["in the penalty box", "There is nothing at the feed"],
         );
-        says(&get(&fleet, "/feeds").await, "merged", &["<span class=\"chip\">merged</span>"], &[]);
+        says(
+            &get(&fleet, "/feeds").await,
+            "merged",
+            &["<span class=\"chip\" title=\"merged\">merged into another feed</span>"],
+            &[],
+        );
     }
 }
 

@@ -14,6 +14,7 @@ use common::webhook::SignatureKind;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::columns::{self, Column, Sortable, heads, is_reversed};
 use super::form::{Fields, object};
 use super::frame::{Frame, answer, see_other};
 use super::paging::Paging;
@@ -34,7 +35,7 @@ struct SubscriptionsPage {
     frame: Frame,
     rows: Vec<Row>,
     count: String,
-    sort: Order,
+    columns: Vec<Column>,
     paging: Paging,
     done: &'static str,
     wanted: Wanted,
@@ -53,6 +54,8 @@ common::named! {
         Lag = "lag",
         /// The most deliveries first.
         Delivered = "delivered",
+        /// The latest response first.
+        Last = "last",
     }
 }
 
@@ -67,17 +70,24 @@ impl Order {
             // Those for which nothing waits come last.
             Order::Lag => all.sort_by_key(|it| it.progress.waiting_since.unwrap_or(Timestamp::MAX)),
             Order::Delivered => all.sort_by_key(|it| Reverse(it.progress.delivered)),
+            Order::Last => all.sort_by_key(|it| Reverse(it.progress.deliveries.first().map(|last| last.at))),
         }
+    }
+
+    /// The usual order has the highest first.
+    fn falls(self) -> bool {
+        !matches!(self, Order::Id | Order::Target)
     }
 }
 
-impl SubscriptionsPage {
-    /// The direction of a column if the list is sorted by it.
-    fn sorted(&self, order: &str) -> Option<&'static str> {
-        let direction = if order == "target" { "ascending" } else { "descending" };
-        (self.sort.as_str() == order).then_some(direction)
-    }
-}
+/// The columns by which the list can be sorted.
+const COLUMNS: [Sortable; 5] = [
+    Sortable::rising("target", "Target", ""),
+    Sortable::falling("state", "State", ""),
+    Sortable::falling("lag", "Lag", "n mid"),
+    Sortable::falling("delivered", "Delivered", "n far"),
+    Sortable::falling("last", "Last response", ""),
+];
 
 struct Row {
     id: i64,
@@ -94,6 +104,7 @@ struct Row {
 #[derive(Debug, Deserialize)]
 pub(super) struct PageParams {
     sort: Option<String>,
+    order: Option<String>,
     after: Option<String>,
     earlier: Option<String>,
     done: Option<String>,
@@ -109,12 +120,14 @@ pub(super) async fn list(
     Params(params): Params<PageParams>,
 ) -> Result<Response, ApiError> {
     let sort = named("sort", params.sort.as_deref(), &Order::ALL, Order::as_str)?.unwrap_or(Order::Id);
+    let reversed = is_reversed(params.order.as_deref(), sort.falls())?;
     let (views, count, paging) =
-        if sort == Order::Id { as_added(api, &params).await? } else { sorted(&api, sort, &params).await? };
+        if sort == Order::Id { as_added(api, &params).await? } else { sorted(&api, (sort, reversed), &params).await? };
     let done = if params.done.as_deref() == Some("removed") { "The subscription is removed." } else { "" };
     let rows = views.into_iter().map(|view| row(view, frame.now)).collect();
     let (frame, wanted) = (frame.around("subscriptions"), Wanted::default());
-    let page = SubscriptionsPage { frame, rows, count, sort, paging, done, wanted };
+    let columns = heads(&COLUMNS, "subscriptions", "", (sort.as_str(), reversed));
+    let page = SubscriptionsPage { frame, rows, count, columns, paging, done, wanted };
     answer(StatusCode::OK, &page)
 }
 
@@ -132,12 +145,16 @@ async fn as_added(api: Api, params: &PageParams) -> Result<Part, ApiError> {
 }
 
 /// Reads all subscriptions: what they are sorted by changes with each delivery, so that no index has it.
-async fn sorted(api: &Api, sort: Order, params: &PageParams) -> Result<Part, ApiError> {
+async fn sorted(api: &Api, (sort, reversed): (Order, bool), params: &PageParams) -> Result<Part, ApiError> {
     let before: usize = parsed("after", params.after.as_deref(), "a number of subscriptions")?.unwrap_or(0);
     let mut found = subscriptions::all(api).await?;
     sort.sort(&mut found);
+    if reversed {
+        found.reverse();
+    }
     let all = found.len();
-    let page = |before: usize| format!("subscriptions?sort={sort}&after={before}");
+    let order = columns::conditions(&COLUMNS, sort.as_str(), reversed);
+    let page = |before: usize| format!("subscriptions?{order}&after={before}");
     let paging = Paging {
         first: (before > 0).then(|| page(0)),
         previous: (before > 0).then(|| page(before.saturating_sub(USUAL))),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::outcome::OutcomeKind;
-use common::policy::Status;
+use common::policy::{Category, Status};
 use common::time::Timestamp;
 use store::StoredEntry;
 
@@ -65,6 +65,27 @@ pub(super) fn feed_status(status: Status) -> &'static str {
         Status::Quarantined => "quarantined: crashed a worker",
         Status::Removed => "removed",
         Status::Merged => "merged into another feed",
+    }
+}
+
+/// What a category means.
+pub(super) fn category(category: Category) -> &'static str {
+    match category {
+        Category::A => "under an SLA",
+        Category::B => "more than 20 subscribers, or important",
+        Category::C => "2 to 20 subscribers, or a login",
+        Category::D => "one subscriber, or none",
+        Category::F => "the host has its own interval",
+    }
+}
+
+/// How many there are, of which a page shows the beginning, all, or a later part: `None` if nothing is known.
+pub(super) fn at_least(shown: usize, is_first: bool, has_more: bool, (one, several): (&str, &str)) -> Option<String> {
+    let counted = counted(shown as u64, one, several);
+    match (is_first, has_more) {
+        (true, false) => Some(counted),
+        (true, true) if shown > 0 => Some(format!("more than {counted}")),
+        _ => None,
     }
 }
 

@@ -147,7 +147,7 @@ mod tests {
     use std::sync::Arc;
 
     use common::time::Timestamp;
-    use store::{AuditLine, AuditOutcome, AuditPage, Audited};
+    use store::{AuditLine, AuditOutcome, AuditQuery, Audited};
 
     use super::{BATCH, Ledger, Unwritten, WAITING};
     use crate::testing::Fleet;
@@ -194,7 +194,7 @@ mod tests {
         let mut expected: Vec<_> = (0..BATCH + 50).map(done).collect();
         expected[7] = Audited { outcome: AuditOutcome::Abandoned, ..change(7) };
         expected.push(done(1_000));
-        let lines = fleet.ops.store.audit(AuditPage::Newest, 1_000).await.unwrap();
+        let lines = fleet.ops.store.audit(&AuditQuery::newest(1_000)).await.unwrap();
         assert_eq!(lines.into_iter().rev().map(|line| line.change).collect::<Vec<_>>(), expected);
     }
 
@@ -208,7 +208,7 @@ mod tests {
         let mut lines = Vec::new();
         while lines.iter().all(|line: &AuditLine| line.change.outcome == AuditOutcome::InProgress) {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-            lines = fleet.ops.store.audit(AuditPage::Newest, 9).await.unwrap();
+            lines = fleet.ops.store.audit(&AuditQuery::newest(9)).await.unwrap();
         }
         assert_eq!(lines.into_iter().map(|line| line.change).collect::<Vec<_>>(), [failed]);
     }
