@@ -173,6 +173,8 @@ pub struct Metrics {
     pub ready: IntGaugeVec,
     /// 1 while this process passes events on to the exchange, or has no exchange to pass them on to.
     pub relay_turn: IntGauge,
+    /// 1 while this process cannot read PostgreSQL's timeline, so that it would not notice a promotion.
+    pub timeline_unreadable: IntGauge,
     /// When what is older than its retention was last deleted, or when the deleting process started.
     pub pruned_at: Gauge,
     /// The maximum of polls per second, by [`policy.polls_per_second`](crate::config::PolicyConfig); 0 when there is none.
@@ -348,6 +350,10 @@ impl Metrics {
             relay_turn: factory.gauge(
                 "relay_turn",
                 "1 in the scheduler that publishes events to the exchange, and in a fleet without an exchange.",
+            ),
+            timeline_unreadable: factory.gauge(
+                "timeline_unreadable",
+                "1 while a scheduler may not read PostgreSQL's timeline: a promotion would not be noticed and would begin no epoch.",
             ),
             pruned_at: factory.level(
                 "last_prune_timestamp_seconds",

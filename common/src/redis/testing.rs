@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod groups;
+pub mod network;
 
 use std::net::TcpStream;
 use std::path::PathBuf;

@@ -91,6 +91,8 @@ FLEET = [
      [("sum by (role) (feedfleet_ready{@})", "{{role}}"), ("sum by (role) (1 - feedfleet_ready{@})", "{{role}} not ready")], 8),
     ("Last pruning", "Time since rows older than their retention were last deleted, by any scheduler: at least every ten minutes.", "s",
      [("time() - max (feedfleet_last_prune_timestamp_seconds{@})", "ago")], 8),
+    ("Timeline of PostgreSQL", "1 while a scheduler may not read PostgreSQL's timeline: a promotion of a standby would not be noticed.", "short",
+     [(level("timeline_unreadable"), "unreadable")], 8, {"type": "stat"}),
     ("Rejected tokens", "Requests to the API with a missing or wrong token.", "reqps", [(rate("rejected_tokens_total"), "rejected")], 8),
 ]
 

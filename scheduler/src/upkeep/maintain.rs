@@ -20,7 +20,7 @@ use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::schedule::{Band, Schedule};
 use crate::upkeep::reseal::Resealing;
-use store::Store;
+use store::{Store, StoreStats};
 
 /// Keeps gauges and retention.
 pub(crate) struct Maintainer {
@@ -121,21 +121,7 @@ impl Maintainer {
     }
 
     async fn counts(&self, now: Timestamp) -> Result<(), BackendError> {
-        let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        let stats = self.store.stats(now).await?;
-        for category in Category::ALL {
-            for status in Status::ALL {
-                let of_both = |found: &&(Category, Status, u64)| (found.0, found.1) == (category, status);
-                let count = stats.feeds.iter().find(of_both).map_or(0, |found| found.2);
-                self.metrics.feeds.with_label_values(&[category.as_str(), status.as_str()]).set(gauge(count));
-            }
-        }
-        for kind in FailureKind::ALL {
-            let count = stats.penalised.iter().find(|found| found.0 == kind).map_or(0, |found| found.1);
-            self.metrics.penalised_feeds.with_label_values(&[kind.as_str()]).set(gauge(count));
-        }
-        self.metrics.complete_ratio.set(stats.complete_ratio());
-        self.metrics.silent_feeds.set(gauge(stats.silent));
+        show(&self.metrics, &self.store.stats(now).await?);
         let config = self.condition.config.get();
         let a = &config.policy.category.a;
         let longest = a.promise.saturating_sub(a.fetch_allowance);
@@ -189,6 +175,28 @@ impl Maintainer {
     }
 }
 
+/// Sets the metrics that show the store's numbers.
+fn show(metrics: &Metrics, stats: &StoreStats) {
+    for category in Category::ALL {
+        for status in Status::ALL {
+            let of_both = |found: &&(Category, Status, u64)| (found.0, found.1) == (category, status);
+            let count = stats.feeds.iter().find(of_both).map_or(0, |found| found.2);
+            metrics.feeds.with_label_values(&[category.as_str(), status.as_str()]).set(gauge(count));
+        }
+    }
+    for kind in FailureKind::ALL {
+        let count = stats.penalised.iter().find(|found| found.0 == kind).map_or(0, |found| found.1);
+        metrics.penalised_feeds.with_label_values(&[kind.as_str()]).set(gauge(count));
+    }
+    metrics.complete_ratio.set(stats.complete_ratio());
+    metrics.silent_feeds.set(gauge(stats.silent));
+    metrics.timeline_unreadable.set(i64::from(stats.timeline_unreadable.is_some()));
+}
+
+fn gauge(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
 fn prune_every(retention: &RetentionConfig) -> Duration {
     let kept = [retention.events, retention.entries, retention.audit].into_iter().filter(|kept| !kept.is_zero()).min();
     kept.map_or(PRUNE_EVERY, |kept| (kept / PRUNE_SHARE).clamp(PRUNE_PAUSE, PRUNE_EVERY))
@@ -197,6 +205,17 @@ fn prune_every(retention: &RetentionConfig) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_timeline_that_cannot_be_read_is_shown_until_it_can() {
+        let metrics = Metrics::new();
+        let unreadable =
+            StoreStats { timeline_unreadable: Some("permission denied".to_owned()), ..StoreStats::default() };
+        for (stats, shown) in [(StoreStats::default(), 0), (unreadable, 1), (StoreStats::default(), 0)] {
+            show(&metrics, &stats);
+            assert_eq!(metrics.timeline_unreadable.get(), shown);
+        }
+    }
 
     #[test]
     fn nothing_is_kept_much_longer_than_configured() {

@@ -21,9 +21,9 @@ pub(super) const SHORT: Size = Size {
 };
 pub(super) const LONG: Size = Size { feeds: 10_000, hosts: 1_000, interval: Duration::from_secs(30), ..SHORT };
 
-/// Returns the number of failovers: half of them by kill -9.
-pub(super) fn rounds() -> usize {
-    std::env::var("SOAK_FAILOVERS").map_or(2, |rounds| rounds.parse().expect("SOAK_FAILOVERS is a number"))
+/// Returns the number of failovers: this many in the short form.
+pub(super) fn rounds(short: usize) -> usize {
+    std::env::var("SOAK_FAILOVERS").map_or(short, |rounds| rounds.parse().expect("SOAK_FAILOVERS is a number"))
 }
 
 /// Returns the time from an election or promotion until feeds are polled at the usual rate: seconds, unless the machine

@@ -120,7 +120,7 @@ fn longest_stand(log: &[Record], since: Timestamp) -> Duration {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
     let size = Size::pick(SHORT, LONG);
-    let count = rounds();
+    let count = rounds(2);
     let mut servers = Servers::own(true);
     let mut pair = Pair::start(&mut servers).await;
     let load = Load::new(size, &servers, Urls::of(&servers), "").await;

@@ -83,7 +83,8 @@ async fn leaders_of_rabbitmq_that_are_killed_or_freeze_cost_seconds_and_nothing_
     // What was fetched meanwhile may be fetched once more: its report came too late, or was lost.
     until_usual_rate(&load).await;
     let (mut troubled, mut slowest) = (moments_of_trouble(&size, alarm, now()), Duration::ZERO);
-    for round in 0..rounds() {
+    let rounds = rounds(2);
+    for round in 0..rounds {
         until_usual_rate(&load).await;
         let queue = format!("{}.{}", load.cluster.namespace, if round / 2 % 2 == 0 { "jobs" } else { "reports" });
         // How a frozen node comes back is RabbitMQ's affair, which takes a minute or two at times: in the long form only.
@@ -116,6 +117,6 @@ async fn leaders_of_rabbitmq_that_are_killed_or_freeze_cost_seconds_and_nothing_
         });
         load.until_stored().await;
     }
-    println!("{} failovers, usual rate after at most {slowest:?}", rounds());
+    println!("{rounds} failovers, usual rate after at most {slowest:?}");
     assert_nothing_lost(&load, roles, &database, &troubled, &consumer).await;
 }

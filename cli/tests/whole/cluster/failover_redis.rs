@@ -1,12 +1,14 @@
-//! Redis with a master that is killed or frozen, again and again, under a fleet: one that sentinels watch, and one of a cluster.
+//! Redis with a master that is killed, frozen or cut off, again and again, under a fleet: one that sentinels watch, and one of a cluster.
 
 use std::time::Duration;
 
 use common::config::ServerConfig;
 use common::host_gate::GateUpkeep;
 use common::host_gate::redis::RedisGate;
+use common::redis::testing::PrivateServer;
 use common::redis::testing::cluster::Clustered;
 use common::redis::testing::groups::Watched;
+use common::redis::testing::network::{Clients, Network};
 use common::redis::{RedisServer, Slot};
 use tokio::time::Instant;
 
@@ -18,6 +20,36 @@ use super::recovery::{moments_of_trouble, until_usual_rate};
 use crate::harness::PATIENCE;
 
 const SHARDS: u16 = 16;
+
+/// What the documentation demands against a split brain: `down-after-milliseconds` and `cluster-node-timeout` are 3 s too.
+const FENCE: [&str; 4] = ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "3"];
+
+/// How a master is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    Killed,
+    Frozen,
+    /// It runs, and nobody reaches it.
+    CutOff,
+    /// A split brain: it is cut off from all servers, and half of the fleet's processes still reach it.
+    HalfSplit,
+    /// A split brain in which all of the fleet's processes still reach it.
+    Split,
+}
+
+/// The short form has one round of each but the last.
+const LOSSES: [Loss; 5] = [Loss::Killed, Loss::Frozen, Loss::CutOff, Loss::HalfSplit, Loss::Split];
+
+impl Loss {
+    /// Returns which of the roles still reach a master that is cut off.
+    fn clients(self, roles: &[Role]) -> Clients {
+        match self {
+            Loss::HalfSplit => Clients::Of(roles.iter().step_by(2).map(Role::id).collect()),
+            Loss::Split => Clients::All,
+            _ => Clients::None,
+        }
+    }
+}
 
 /// Servers of which one is elected for another.
 enum Group {
@@ -33,6 +65,21 @@ impl Group {
         }
     }
 
+    fn parts(&mut self) -> (&mut Vec<PrivateServer>, &Network) {
+        match self {
+            Group::Sentinels(group) => (&mut group.servers, group.network.as_ref().unwrap()),
+            Group::Cluster(cluster) => (&mut cluster.servers, cluster.network.as_ref().unwrap()),
+        }
+    }
+
+    /// Returns the port at which the fleet knows a server.
+    fn port(&self, server: usize) -> u16 {
+        match self {
+            Group::Sentinels(group) => group.port(server),
+            Group::Cluster(cluster) => cluster.port(server),
+        }
+    }
+
     /// Returns the master that is to be lost: of a cluster the one that has a slot.
     fn master(&self, slot: Slot) -> usize {
         match self {
@@ -44,17 +91,15 @@ impl Group {
         }
     }
 
-    fn lose(&mut self, master: usize, frozen: bool) -> u16 {
-        let servers = match self {
-            Group::Sentinels(group) => &mut group.servers,
-            Group::Cluster(cluster) => &mut cluster.servers,
-        };
-        if frozen {
-            servers[master].signal("STOP");
-        } else {
-            servers[master].kill();
+    fn lose(&mut self, master: usize, loss: Loss, roles: &[Role]) {
+        let (servers, network) = self.parts();
+        match loss {
+            Loss::Killed => servers[master].kill(),
+            Loss::Frozen => servers[master].signal("STOP"),
+            Loss::CutOff | Loss::HalfSplit | Loss::Split => {
+                network.cut_off(u8::try_from(master).unwrap(), loss.clients(roles));
+            }
         }
-        servers[master].port
     }
 
     fn wait_for_another(&self, master: usize, slot: Slot) {
@@ -64,15 +109,27 @@ impl Group {
         };
     }
 
-    fn repair(&mut self, master: usize, frozen: bool) {
-        let servers = match self {
-            Group::Sentinels(group) => &mut group.servers,
-            Group::Cluster(cluster) => &mut cluster.servers,
-        };
-        if frozen {
-            servers[master].signal("CONT");
-        } else {
-            servers[master].start();
+    /// A master that is only cut off goes on running as one, and refuses to write.
+    fn assert_fenced(&mut self, master: usize) {
+        let server = &self.parts().0[master];
+        assert!(server.cli(&["ROLE"]).starts_with("master"), "it knows of the other one");
+        let begun = Instant::now();
+        loop {
+            let answer = server.cli(&["SET", "fence", "1"]);
+            if ["NOREPLICAS", "CLUSTERDOWN"].iter().any(|code| answer.contains(code)) {
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(5), "the old master still writes: {answer}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn repair(&mut self, master: usize, loss: Loss) {
+        let (servers, network) = self.parts();
+        match loss {
+            Loss::Killed => servers[master].start(),
+            Loss::Frozen => servers[master].signal("CONT"),
+            Loss::CutOff | Loss::HalfSplit | Loss::Split => network.heal(),
         }
         match self {
             Group::Sentinels(group) => group.wait_for_replica(master),
@@ -127,47 +184,51 @@ async fn masters_are_lost(mut group: Group) {
     load.warm_up().await;
 
     let (mut troubled, mut slowest) = (Vec::new(), Duration::ZERO);
-    for round in 0..rounds() {
+    let rounds = rounds(LOSSES.len() - 1);
+    for round in 0..rounds {
         until_open(&mut roles[..2]).await;
         until_usual_rate(&load).await;
-        let (frozen, slot) = (round % 2 == 1, parts[round * 6 % parts.len()].slot);
+        let (loss, slot) = (LOSSES[round % LOSSES.len()], parts[round * 6 % parts.len()].slot);
         let lost = tokio::task::block_in_place(|| group.master(slot));
         let (begun, requests) = (now(), load.origin.request_count());
-        let (port, clock) = (group.lose(lost, frozen), Instant::now());
-        if is_cluster && !frozen {
-            until_named(&mut roles[0], port).await;
+        group.lose(lost, loss, &roles);
+        let clock = Instant::now();
+        if is_cluster && loss == Loss::Killed {
+            until_named(&mut roles[0], group.port(lost)).await;
         }
         tokio::task::block_in_place(|| group.wait_for_another(lost, slot));
         let (elected, meanwhile) = (clock.elapsed(), load.origin.request_count() - requests);
         let back = until_usual_rate(&load).await;
+        if matches!(loss, Loss::CutOff | Loss::HalfSplit | Loss::Split) {
+            tokio::task::block_in_place(|| group.assert_fenced(lost));
+        }
         troubled.extend(moments_of_trouble(&size, begun, now()));
         slowest = slowest.max(back);
         println!(
-            "{}. server {lost} {}: another master after {elected:?} and {meanwhile} requests, usual rate {back:?} later",
+            "{}. server {lost} {loss:?}: another master after {elected:?} and {meanwhile} requests, usual rate {back:?} later",
             round + 1,
-            if frozen { "frozen" } else { "killed" },
         );
         assert!(back < back_within(), "{back:?}");
         // The feeds of the other masters, two thirds of all, are still polled: at half of that rate once the calls to a
-        // frozen master have timed out.
+        // silent master have timed out.
         let after_timeouts = elected.saturating_sub(Duration::from_secs(3)).as_secs_f64();
         let expected = if is_cluster { size.rate() * after_timeouts / 3.0 } else { 0.0 };
         assert!(meanwhile as f64 >= expected, "{meanwhile} requests in {elected:?}");
-        tokio::task::block_in_place(|| group.repair(lost, frozen));
+        tokio::task::block_in_place(|| group.repair(lost, loss));
         load.until_stored().await;
     }
-    println!("{} failovers, usual rate after at most {slowest:?}", rounds());
+    println!("{rounds} failovers, usual rate after at most {slowest:?}");
     assert_nothing_lost(&load, roles, &database, &troubled, &consumer).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn masters_that_sentinels_replace_cost_seconds_and_nothing_else() {
-    let group = tokio::task::block_in_place(|| Watched::started(&[]));
+    let group = tokio::task::block_in_place(|| Watched::over_network(&FENCE));
     masters_are_lost(Group::Sentinels(Box::new(group))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn masters_of_a_cluster_that_are_lost_cost_their_own_hosts_seconds_and_nothing_else() {
-    let cluster = tokio::task::block_in_place(|| Clustered::started(3, true));
+    let cluster = tokio::task::block_in_place(|| Clustered::over_network(3, &FENCE));
     masters_are_lost(Group::Cluster(Box::new(cluster))).await;
 }

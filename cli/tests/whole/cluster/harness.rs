@@ -402,6 +402,11 @@ impl Role {
         self.process.stderr()
     }
 
+    /// Returns the id of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: &str) {
         self.process.signal(signal);

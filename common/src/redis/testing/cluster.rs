@@ -1,8 +1,9 @@
-//! A Redis Cluster of several masters with a replica each.
+//! A Redis Cluster of several masters with replicas.
 
 use std::time::Duration;
 
-use super::groups::wait_for;
+use super::groups::{announced, through, wait_for};
+use super::network::Network;
 use super::{PrivateServer, patient};
 use crate::redis::{RedisServer, Slot};
 use crate::testing::Port;
@@ -13,11 +14,14 @@ const SLOTS: usize = 16_384;
 
 /// A cluster, gone with the test.
 pub struct Clustered {
-    /// The servers: the masters in the beginning, and then a replica of each.
+    /// The servers: the masters in the beginning, then a replica of each, then another one of each, and so on.
     pub servers: Vec<PrivateServer>,
+    /// What lies between them, if it can be cut.
+    pub network: Option<Network>,
     masters: usize,
-    /// Where the nodes speak to each other.
-    buses: Vec<Port>,
+    /// Where each node announces that clients and the other nodes reach it.
+    ports: Vec<[u16; 2]>,
+    _buses: Vec<Port>,
 }
 
 impl Clustered {
@@ -29,11 +33,30 @@ impl Clustered {
     /// The same with servers that `start` starts with these arguments.
     pub fn of(masters: usize, with_replicas: bool, start: impl Fn(&[&str]) -> PrivateServer) -> Self {
         let count = if with_replicas { 2 * masters } else { masters };
+        Self::made(masters, count, None, start)
+    }
+
+    /// Starts this many masters with two replicas each, over a network that can be cut, in which server `n` has the number `n`.
+    /// They get these arguments. Must be called in a runtime.
+    pub fn over_network(masters: usize, arguments: &[&str]) -> Self {
+        let start = |own: &[&str]| PrivateServer::started(&[own, arguments].concat());
+        Self::made(masters, 3 * masters, Some(Network::default()), start)
+    }
+
+    fn made(masters: usize, count: usize, network: Option<Network>, start: impl Fn(&[&str]) -> PrivateServer) -> Self {
         let timeout = NODE_TIMEOUT.as_millis().to_string();
         let buses: Vec<Port> = (0..count).map(|_| Port::reserved()).collect();
-        let server = |bus: &Port| {
-            let bus = bus.number().to_string();
-            let own = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", &timeout];
+        let mut ports = Vec::new();
+        let server = |(number, bus): (u8, &Port)| {
+            let doors = network.as_ref().map(|network| [network.door(number), network.door(number)]);
+            let announced = doors.iter().flat_map(|[clients, bus]| {
+                let port = ["--cluster-announce-bus-port".to_owned(), bus.port.to_string()];
+                announced(number, "cluster-", clients.port).into_iter().chain(port)
+            });
+            let announced: Vec<String> = announced.collect();
+            let announced: Vec<&str> = announced.iter().map(String::as_str).collect();
+            let number = bus.number().to_string();
+            let own = ["--cluster-enabled", "yes", "--cluster-port", &number, "--cluster-node-timeout", &timeout];
             let common = [
                 "--cluster-require-full-coverage",
                 "no",
@@ -46,10 +69,13 @@ impl Clustered {
                 "--repl-ping-replica-period",
                 "1",
             ];
-            start(&[&own[..], &common[..]].concat())
+            let server = start(&[&own[..], &common[..], &announced[..]].concat());
+            let [clients, nodes] = doors.as_ref().map_or([None; 2], |[clients, bus]| [Some(clients), Some(bus)]);
+            ports.push([through(clients, server.port), through(nodes, bus.number())]);
+            server
         };
-        let servers = buses.iter().map(server).collect();
-        let cluster = Clustered { servers, masters, buses };
+        let servers = (0..).zip(&buses).map(server).collect();
+        let cluster = Clustered { servers, network, masters, ports, _buses: buses };
         cluster.join();
         cluster
     }
@@ -63,7 +89,7 @@ impl Clustered {
                 assert_eq!(server.cli(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]), "OK");
             }
             if at > 0 {
-                let [port, bus] = [server.port, self.buses[at].number()].map(|port| port.to_string());
+                let [port, bus] = self.ports[at].map(|port| port.to_string());
                 assert_eq!(first.cli(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]), "OK");
             }
         }
@@ -74,7 +100,7 @@ impl Clustered {
             });
         }
         for (at, replica) in self.servers.iter().enumerate().skip(self.masters) {
-            let master = self.servers[at - self.masters].cli(&["CLUSTER", "MYID"]);
+            let master = self.servers[at % self.masters].cli(&["CLUSTER", "MYID"]);
             wait_for("a replica follows its master", || replica.cli(&["CLUSTER", "REPLICATE", &master]) == "OK");
         }
         self.wait_until_whole();
@@ -98,9 +124,13 @@ impl Clustered {
     /// Returns the URL of the cluster: it names some of the nodes.
     pub fn url(&self) -> String {
         let scheme = if self.servers[0].tls { "rediss-cluster" } else { "redis-cluster" };
-        let hosts: Vec<String> =
-            self.servers.iter().take(3).map(|server| format!("127.0.0.1:{}", server.port)).collect();
+        let hosts: Vec<String> = self.ports.iter().take(3).map(|[port, _]| format!("127.0.0.1:{port}")).collect();
         format!("{scheme}://{}/", hosts.join(","))
+    }
+
+    /// Returns the port that a server announces, to which clients connect.
+    pub fn port(&self, server: usize) -> u16 {
+        self.ports[server][0]
     }
 
     /// Returns a separate connection, as another process would have.
@@ -117,7 +147,7 @@ impl Clustered {
                 && line.split(' ').skip(8).any(|word| holds(word, slot.number()))
         };
         let line = nodes.lines().find(has)?.to_owned();
-        self.servers.iter().position(|server| line.contains(&format!(":{}@", server.port)))
+        self.ports.iter().position(|[port, _]| line.contains(&format!(":{port}@")))
     }
 
     /// Returns which server has a slot: all that run must agree.
