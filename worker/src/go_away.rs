@@ -1,15 +1,10 @@
 //! Follows the frames of an HTTP/2 connection, for two things that the HTTP library does not report.
 //!
-<<<<<<< HEAD
-//! A server that gets too many requests says so in that frame (`ENHANCE_YOUR_CALM`) and closes. For the requests that
-//! the server had begun to answer, the HTTP library reports only that the connection broke.
-=======
 //! A server that receives too many requests says so in GOAWAY (`ENHANCE_YOUR_CALM`) and closes. The library reports to the
 //! requests that the server had begun to answer only that the connection broke.
 //!
 //! A server can send frames without data, such as SETTINGS, PING, WINDOW_UPDATE and interim responses, as fast as it can
 //! until the fetch ends. The library reads and answers all of them. Here the connection ends instead.
->>>>>>> hard
 
 use std::io;
 use std::sync::Arc;

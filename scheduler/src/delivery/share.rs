@@ -220,7 +220,7 @@ impl Share {
         let limits = &self.attempts.ops.config.delivery;
         let progress = &subscription.progress;
         let now = self.now();
-        // What is asked does not wait for a target that fails.
+        // Questions do not wait for a target that fails.
         let question = intent.map(|intent| intent.next_try.unwrap_or(now));
         let delivers = subscription.is_delivered();
         let delivery = delivers.then(|| progress.next_try.unwrap_or(now));

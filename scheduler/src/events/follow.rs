@@ -1,8 +1,8 @@
 //! Following the events: a reader with a cursor, which waits where there is nothing yet.
 //!
-//! Everything is read from the store, a page at a time, so that a reader who is slow costs one page and nobody waits for
-//! it. Numbers become visible in their order (`store`), so that a cursor skips nothing. However many followers wait, one
-//! question at a time is asked for all of them.
+//! Everything is read from the store, a page at a time, so that a slow reader costs one page and delays no other.
+//! Numbers become visible in their order (`store`), so that a cursor skips nothing. However many followers wait, one
+//! query at a time serves all of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// The tail of this store; nothing is asked while nobody waits.
+    /// Returns the tail of this store; it sends no query without followers.
     pub fn of(store: Arc<dyn Store>) -> Self {
         Tail { store, newest: watch::Sender::new(0), asking: Mutex::default() }
     }
@@ -121,7 +121,7 @@ impl Follower {
         0 < after && after < page.oldest - 1
     }
 
-    /// So many bytes were made of so many events: the next page is to be of a fitting size.
+    /// Takes the number of bytes that a number of events became, so that the next page has a fitting size.
     pub fn note_size(&mut self, events: usize, bytes: usize) {
         let each = (bytes / events.max(1)).max(1);
         self.limit = u32::try_from(PAGE_BYTES / each).unwrap_or(MOST).clamp(1, MOST);

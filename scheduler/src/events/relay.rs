@@ -1,9 +1,9 @@
 //! Passes events on to the exchange of a cluster, in the order of their numbers and at least once.
 //!
-//! Every scheduler runs one, and one of them has its turn: the store says who, and how far the events are. Whoever has it
-//! prolongs it all the time; another one takes over when it stops doing so, and goes on from the last event that the
-//! exchange confirmed. Two that believe to have it, because one of them was stopped for a while, tell events twice and leave
-//! none out: each goes on from what was confirmed, in order.
+//! Every scheduler runs one, and one of them has the turn: the store says which, and the last event that was passed on.
+//! The holder renews its turn all the time. Another one takes over when the turn expires, and continues after the last
+//! event that the exchange confirmed. If two believe that they have the turn, because one of them was stopped for a
+//! while, they publish events twice and leave none out: each continues after the last confirmed event, in order.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -109,7 +109,7 @@ impl Group {
         };
     }
 
-    /// A master that is only cut off goes on running as one, and refuses to write.
+    /// A master that is only cut off remains a master, and refuses to write.
     fn assert_fenced(&mut self, master: usize) {
         let server = &self.parts().0[master];
         assert!(server.cli(&["ROLE"]).starts_with("master"), "it knows of the other one");

@@ -1,6 +1,6 @@
 //! A network between the servers of a test that can be cut as a lost route cuts it: no connection is closed, and bytes wait.
 //!
-//! In front of each server is a proxy, and the server announces the proxy's address. Servers connect from addresses of their own, so a
+//! In front of each server is a proxy, and the server announces the proxy's address. Each server connects from its own address, so a
 //! proxy knows which server a connection comes from. A connection from any other address belongs to a client.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

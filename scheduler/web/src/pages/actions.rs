@@ -192,7 +192,7 @@ fn settings(sent: &Fields) -> Result<Map<String, Value>, ApiError> {
     };
     let written = sent.get("labels").unwrap_or_default();
     let labels: Vec<&str> = written.split(',').map(str::trim).filter(|label| !label.is_empty()).collect();
-    // A label may have a comma: those that nobody edited are left alone.
+    // A label may have a comma: labels that were not edited stay as they are.
     let labels = Some(labels).filter(|_| sent.get("labels_before") != Some(written));
     let (subscribers, active) = (whole("subscribers")?, whole("active_subscribers")?);
     Ok(object([
@@ -254,7 +254,7 @@ pub(super) async fn on_several(
         return Err(ApiError::bad(format!("at most {MOST} feeds at once")));
     }
     is_sure(action, &sent)?;
-    // For the audit, which has one line for the form: what was asked for, whatever becomes of it.
+    // For the audit, which has one line for the form: what was requested, whatever the outcome.
     meant.is(feeds_named(&ids));
     let back = sent.get("back").filter(|back| back.bytes().all(|byte| byte.is_ascii_graphic())).unwrap_or_default();
     let back = without(back, "done");

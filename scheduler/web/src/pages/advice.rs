@@ -1,4 +1,4 @@
-//! What a publisher can mend, from what is remembered of the last polls.
+//! What a publisher can fix, from what is remembered of the last polls.
 
 use common::feed::Feed;
 use common::last_error::ErrorKind;
@@ -7,7 +7,7 @@ use common::policy::Status;
 
 /// The number of full responses to conditional requests from which on the server is considered to ignore conditions.
 const IGNORED: u32 = 3;
-/// What to mend, the gravest first; nothing when all is well.
+/// Returns what to fix, the most serious first; nothing when all is well.
 pub(super) fn of(feed: &Feed) -> Vec<&'static str> {
     let mut advice = Vec::new();
     let state = &feed.state;

@@ -108,7 +108,7 @@ impl Ring {
         polls / first.clamp(1.0, 60.0)
     }
 
-    /// How late the median and 99 of 100 claims of the last minute were, in seconds.
+    /// Returns the median and p99 of how late the claims of the last minute were, in seconds.
     pub(super) fn lag(&self, now: Timestamp) -> Option<(f64, f64)> {
         let (last, before) = (self.at(now)?, self.at(now.before(Duration::from_secs(60)))?);
         Some((quantile(&before, &last, 0.5)?, quantile(&before, &last, 0.99)?))

@@ -129,7 +129,7 @@ pub(super) fn answer(status: StatusCode, page: &impl Template) -> Result<Respons
 pub(super) fn protect(response: &mut Response) {
     let fields = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
-        // With "no-referrer" browsers hide the origin of our own forms, too.
+        // With "no-referrer" browsers hide the origin of our forms, too.
         (header::REFERRER_POLICY, "same-origin"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::CACHE_CONTROL, "no-store"),

@@ -200,7 +200,7 @@ fn line(feed: &Feed, note: String) -> FeedLine {
     FeedLine { id: feed.id.0, name: feed.title.clone().unwrap_or_else(|| feed.url.to_string()), note }
 }
 
-/// Hosts in trouble, then others that asked to be left alone.
+/// Returns hosts in trouble, then others that are on hold.
 async fn worst(ops: &Ops, now: Timestamp) -> Result<Vec<HostLine>, BackendError> {
     let holds = ops.store.holds(now).await?;
     let mut lines: Vec<HostLine> = Vec::new();

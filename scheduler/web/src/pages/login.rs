@@ -22,7 +22,7 @@ use crate::visitors::Caller;
 
 /// Attempts of one address in a minute: nobody mistypes a token as often, and nobody guesses one of sixteen signs.
 const ATTEMPTS: u32 = 20;
-/// Bytes of the address of the page to go on to.
+/// The maximum length of the address of the next page, in bytes.
 const LONGEST_NEXT: usize = 2_000;
 
 #[derive(Template)]
@@ -94,7 +94,7 @@ pub(super) async fn log_out(State(api): State<Api>, Shared(live): Shared<Arc<Liv
     response
 }
 
-/// The page to go on to, relative to the login: never another site.
+/// Returns the next page, relative to the login: never another site.
 fn onward(next: &str) -> String {
     let is_plain = next.len() <= LONGEST_NEXT && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     if is_plain { format!("./{}", path_from_root(next)) } else { "./".to_owned() }

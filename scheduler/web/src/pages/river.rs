@@ -1,7 +1,7 @@
 //! `/entries`: what the feeds published, the newest first.
 //!
-//! Images are links: a page that loads nothing from elsewhere tells no publisher who reads it, and the scheduler fetches nothing that
-//! it could pass on (`docs/decisions/0025-no-images-of-strangers.md`).
+//! Images are links: a page that loads nothing from elsewhere does not reveal its readers to publishers, and the
+//! scheduler fetches nothing that it could pass on (`docs/decisions/0025-no-images-of-strangers.md`).
 
 use askama::Template;
 use axum::http::{StatusCode, Uri};

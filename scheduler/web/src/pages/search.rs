@@ -41,7 +41,7 @@ const USUAL: u32 = 50;
 struct SearchPage {
     frame: Frame,
     asked: ListParams,
-    /// What was wrong with what was asked.
+    /// What was wrong with the request.
     wrong: Option<String>,
     rows: Vec<Row>,
     columns: Vec<Column>,

@@ -1,5 +1,5 @@
-//! `/status?url=`: the page that a publisher asks: is my feed read, when next, why is it in the penalty box, what is to be
-//! mended. Public and rate-limited; a private feed looks like one that is not in the fleet.
+//! `/status?url=`: the page for publishers: whether their feed is read, when next, why it is in the penalty box, and
+//! what to fix. Public and rate-limited; a private feed looks like one that is not in the fleet.
 
 use askama::Template;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -35,7 +35,7 @@ pub(super) struct StatusParams {
 #[template(path = "pages/status.html")]
 struct StatusPage {
     frame: Frame,
-    /// What was asked for, as it was written.
+    /// The requested URL, as it was written.
     asked: String,
     wrong: Option<String>,
     found: Option<Found>,

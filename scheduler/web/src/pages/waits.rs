@@ -74,7 +74,7 @@ impl Waits {
     pub(super) fn next(self, feed: &Feed, now: Timestamp) -> Option<Next> {
         let woken = feed.wake_at.filter(|_| self.refreshes);
         let when_resumed = self.paused && woken.is_none();
-        // While all polling is paused, only what was asked for counts.
+        // While all polling is paused, only requested polls count.
         let due = woken.filter(|_| self.paused).or(feed.due())?;
         let at = due.max(self.host.unwrap_or(due)).max(feed.state.hold_until.unwrap_or(due));
         Some(Next { at: Moment::due(at, now), when_resumed })
