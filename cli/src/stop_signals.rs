@@ -4,8 +4,6 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::output::note;
-
 /// Both signals, from when they were first caught: one that arrives between two waits is not lost.
 pub(crate) struct StopSignals {
     interrupt: Signal,
