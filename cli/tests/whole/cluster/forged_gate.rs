@@ -32,8 +32,8 @@ async fn connection(url: &str) -> MultiplexedConnection {
     redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
 }
 
-/// With a worker's user: forged or deleted rules are shown again while schedulers run. A hold that it deletes, or adds, stays so until the
-/// gate's keys are deleted; then the gate has what the store has. `held` is held in the store, `free` is not.
+/// With a worker's user: forged or deleted rules are shown again while schedulers run, and a hold that it deletes is back within a minute.
+/// A hold that it adds stays until the gate's keys are deleted; then the gate has what the store has. `held` is held in the store, `free` is not.
 pub(super) async fn try_gate(worker: &str, admin: &str, namespace: &str, held: &HostKey, free: &HostKey) {
     let (mut thief, mut keys) = (connection(worker).await, connection(admin).await);
     let name = |key: &str| format!("{{{namespace}}}:gate:{key}");
@@ -52,6 +52,8 @@ pub(super) async fn try_gate(worker: &str, admin: &str, namespace: &str, held: &
     let hour = SystemClock.now().after(Duration::from_secs(3600));
     gate(worker, namespace).hold(&[(free.clone(), hour)], SystemClock.now()).await.unwrap();
     assert!(!is_held(admin, namespace, held).await && is_held(admin, namespace, free).await, "a worker may do that");
+    until("schedulers load the stored hold again", async || is_held(admin, namespace, held).await).await;
+    assert!(is_held(admin, namespace, free).await);
 
     let all: Vec<String> = keys.keys(name("*")).await.unwrap();
     let () = keys.del(all).await.unwrap();
