@@ -46,6 +46,9 @@ pub(super) struct Before {
     last_modified: Option<String>,
     validators_url: Option<String>,
     pub(super) quota: Option<String>,
+    /// Read where the column has a statement of its own: `None` elsewhere.
+    #[sqlx(default)]
+    pub(super) polled_day: Option<i64>,
 }
 
 impl Before {
@@ -67,6 +70,7 @@ impl Before {
             last_modified: validators.last_modified.clone(),
             validators_url: validators.for_url.clone(),
             quota: None,
+            polled_day: None,
         })
     }
 }
@@ -497,6 +501,7 @@ pub fn row_after(
         last_modified: None,
         validators_url: None,
         quota: None,
+        polled_day: None,
     };
     let verdicts = [verdict];
     let (fresh, _) = fresh(&verdicts, vec![before]);

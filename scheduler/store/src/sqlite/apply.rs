@@ -223,10 +223,12 @@ async fn write_feeds(
             continue;
         }
         poll(&mut polls, fresh, fresh.unanswered_wake(clock_skew));
-        days.row(|row| {
-            row.int(fresh.verdict.report.feed.0);
-            row.int(verdicts::polled_day(fresh));
-        });
+        if fresh.row.polled_day != Some(verdicts::polled_day(fresh)) {
+            days.row(|row| {
+                row.int(fresh.verdict.report.feed.0);
+                row.int(verdicts::polled_day(fresh));
+            });
+        }
         if fresh.is_page() {
             push(&mut pushes, fresh, tally.more, (None, spent.as_ref()));
             continue;

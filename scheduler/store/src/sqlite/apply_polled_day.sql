@@ -2,4 +2,4 @@
 UPDATE feeds
 SET polled_day = new.value ->> 1
 FROM jsonb_each(?1) AS new
-WHERE feeds.id = new.value ->> 0 AND feeds.polled_day <> new.value ->> 1
+WHERE feeds.id = new.value ->> 0
