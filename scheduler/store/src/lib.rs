@@ -21,6 +21,7 @@ mod history;
 mod hosts;
 mod hub;
 mod job_keys;
+mod lead;
 mod listing;
 mod marked;
 mod news;

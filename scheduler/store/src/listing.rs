@@ -20,6 +20,7 @@ use common::policy::{Category, Status};
 
 use super::counts::Counts;
 use super::cursor::{self, Position};
+use super::lead::{Lead, name_index};
 use super::marked::{Marked, marked, one_of};
 use super::row::{FeedRow, category_order, never, readable};
 use super::source::{Dialect, MOST, Source};
@@ -49,61 +50,6 @@ fn category() -> String {
 /// What is not polled.
 fn idle() -> impl Iterator<Item = Status> {
     Status::ALL.into_iter().filter(|status| *status != Status::Active)
-}
-
-/// A filter that an index has the feeds of.
-#[derive(Clone, Copy)]
-pub(super) enum Lead {
-    All,
-    Host,
-    Category,
-    /// Any status but active.
-    Status,
-    Failure,
-    /// Any failure; no index has these in an order of lists.
-    Failing,
-}
-
-impl Lead {
-    /// The index that has its feeds, in whatever order.
-    fn any_index(self) -> &'static str {
-        match self {
-            Lead::Failing => "feeds_by_failure",
-            lead => lead.index(FeedSort::Id).unwrap_or_default(),
-        }
-    }
-
-    /// The index that has its feeds in this order.
-    fn index(self, sort: FeedSort) -> Option<&'static str> {
-        match (self, sort) {
-            // The table itself.
-            (Lead::All, FeedSort::Id) => Some(""),
-            (Lead::All, FeedSort::Subscribers) => Some("feeds_by_readers"),
-            (Lead::Host, FeedSort::Id) => Some("feeds_by_host"),
-            (Lead::Category, FeedSort::Id) => Some("feeds_by_category"),
-            (Lead::Category, FeedSort::Subscribers) => Some("feeds_by_category_readers"),
-            (Lead::Status, FeedSort::Id) => Some("feeds_by_status"),
-            (Lead::Status, FeedSort::Subscribers) => Some("feeds_by_status_readers"),
-            (Lead::Failure, FeedSort::Id) => Some("feeds_by_failure"),
-            (Lead::Failure, FeedSort::Subscribers) => Some("feeds_by_failure_readers"),
-            (Lead::All, FeedSort::LastPolled) => Some("feeds_by_last_poll"),
-            (Lead::Host, FeedSort::Subscribers)
-            | (Lead::Failing, _)
-            | (_, FeedSort::NextDue | FeedSort::Category | FeedSort::LastPolled) => None,
-        }
-    }
-
-    /// Adds the condition that its feeds meet, after `WHERE`.
-    pub(super) fn condition(self, query: &FeedQuery, sql: &mut Statement) {
-        match self {
-            Lead::All => sql.push("true"),
-            Lead::Host => sql.push("host = ").text(query.host.as_ref().map_or("", HostKey::as_str)),
-            Lead::Category => sql.push("category = ").text(query.category.map_or("", Category::as_str)),
-            Lead::Status => sql.push("status <> 'active' AND status = ").text(query.status.map_or("", Status::as_str)),
-            Lead::Failing => sql.push("failure IS NOT NULL"),
-            Lead::Failure => sql.push("failure = ").text(query.failure.map_or("", FailureKind::as_str)),
-        };
-    }
 }
 
 /// The filters of a query that may lead, with the number of feeds that each leaves; the fewest first.
@@ -374,18 +320,6 @@ async fn walk(
         }
     }
     Ok(walked)
-}
-
-pub(super) fn name_index(sql: &mut Statement, dialect: Dialect, index: &str) {
-    match index {
-        _ if !dialect.names_indexes => {}
-        "" => {
-            sql.push(" NOT INDEXED");
-        }
-        index => {
-            sql.push(" INDEXED BY ").push(index);
-        }
-    }
 }
 
 /// Adds all of the query's conditions, those of a lead as well: they hold anyway.

@@ -1,7 +1,7 @@
 //! Parts of the indexes that lists of feeds follow, and their order as both databases want it written.
 
 use super::cursor::Position;
-use super::listing::{Lead, name_index};
+use super::lead::{Lead, name_index};
 use super::source::Dialect;
 use super::statement::Statement;
 use super::{FeedQuery, FeedSort};
