@@ -242,20 +242,35 @@ async fn lease(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<Deliver
         end.execute(on).await?;
         return Ok(DeliveryShare::default());
     }
-    // One process after the other: two that looked at the same time could each take some of a host's subscriptions.
-    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('feedfleet deliveries ' || current_schema(), 0))";
-    sqlx::query(lock).execute(&mut *on).await?;
+    // A process that is frozen may have its own row locked.
     let renew = concat!(
-        "WITH ended AS (DELETE FROM delivery_leases WHERE held_until < ",
+        "WITH ended AS (DELETE FROM delivery_leases WHERE holder IN (SELECT holder FROM delivery_leases WHERE held_until < ",
         clock!(),
-        " AND holder <> $1) INSERT INTO delivery_leases (holder, held_until) VALUES ($1, ",
+        " AND holder <> $1 FOR UPDATE SKIP LOCKED)) INSERT INTO delivery_leases (holder, held_until) VALUES ($1, ",
         clock!(),
         " + $2) ON CONFLICT (holder) DO UPDATE SET held_until = excluded.held_until"
     );
     sqlx::query(renew).bind(turn.holder).bind(lasts).execute(&mut *on).await?;
-    let counts = "SELECT count(*), count(*) FILTER (WHERE holder = $1), (SELECT count(*) FROM delivery_leases) \
-                  FROM subscriptions \
-                  WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL)";
+    // One process at a time: two that looked at the same time could each take some of a host's subscriptions. Nobody waits for a
+    // process that is frozen with the lock: the others keep what they hold, and look again a second later.
+    let lock = "SELECT pg_try_advisory_xact_lock(hashtextextended('feedfleet deliveries ' || current_schema(), 0))";
+    if sqlx::query_scalar(lock).fetch_one(&mut *on).await? {
+        balance(on, turn).await?;
+    }
+    let held = "SELECT id, revision FROM subscriptions \
+                WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL) AND holder = $1 ORDER BY id";
+    let held = sqlx::query_as(held).bind(turn.holder).fetch_all(&mut *on).await?;
+    let (epoch, newest) = sqlx::query_as("SELECT epoch, seq FROM store").fetch_one(on).await?;
+    Ok(DeliveryShare { epoch, newest, held })
+}
+
+/// Lets subscriptions go and takes others until the process has its share.
+async fn balance(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<(), sqlx::Error> {
+    let counts = concat!(
+        "SELECT count(*), count(*) FILTER (WHERE holder = $1), (SELECT count(*) FROM delivery_leases WHERE held_until >= ",
+        clock!(),
+        ") FROM subscriptions WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL)"
+    );
     let (active, held, holders): (i64, i64, i64) = sqlx::query_as(counts).bind(turn.holder).fetch_one(&mut *on).await?;
     let share = (active + holders - 1) / holders.max(1);
     if held > share {
@@ -264,11 +279,7 @@ async fn lease(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<Deliver
     }
     let take = sqlx::query(include_str!("subscriptions_take.sql")).bind(turn.holder);
     take.bind(share - held).execute(&mut *on).await?;
-    let held = "SELECT id, revision FROM subscriptions \
-                WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL) AND holder = $1 ORDER BY id";
-    let held = sqlx::query_as(held).bind(turn.holder).fetch_all(&mut *on).await?;
-    let (epoch, newest) = sqlx::query_as("SELECT epoch, seq FROM store").fetch_one(on).await?;
-    Ok(DeliveryShare { epoch, newest, held })
+    Ok(())
 }
 
 async fn advance(

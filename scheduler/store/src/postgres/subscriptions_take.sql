@@ -3,7 +3,8 @@
 -- $1: the process; $2: how many subscriptions are missing from its share
 WITH active AS (
     SELECT id, target_host, coalesce(lease.holder, '') AS holder
-    FROM subscriptions LEFT JOIN delivery_leases AS lease USING (holder)
+    FROM subscriptions AS it LEFT JOIN delivery_leases AS lease
+        ON lease.holder = it.holder AND lease.held_until >= floor(1000 * extract(epoch FROM clock_timestamp()))::bigint
     WHERE state = 'active' OR state = 'disabled' AND intent IS NOT NULL
 ), hosts AS (
     SELECT target_host, count(*) FILTER (WHERE holder = '') AS free, bool_or(holder = $1) AS mine, max(holder) = '' AS nobodys

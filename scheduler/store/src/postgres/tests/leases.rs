@@ -97,3 +97,20 @@ async fn all_subscriptions_to_one_target_host_belong_to_one_scheduler() {
     assert_eq!(lease("y", &[]).await, [other, all[5], added[2]]);
     assert_eq!(lease("x", &[]).await, [&of_a[..], &of_b[..1], &added[..2]].concat());
 }
+
+/// A process that is frozen in the middle of its look keeps its locks until PostgreSQL ends its session.
+#[tokio::test]
+async fn a_frozen_process_keeps_no_other_from_renewing_its_lease() {
+    let schema = Schema::default();
+    let store = schema.store().await;
+    let all = subscribed(&store, &["https://a.example/", "https://b.example/"]).await;
+    let minute = Duration::from_secs(60);
+    assert_eq!(leased(&store, "frozen", Duration::from_millis(1), &[]).await, all);
+    let mut frozen = schema.connection().await;
+    let look = "BEGIN; UPDATE delivery_leases SET held_until = held_until + 5000; \
+                SELECT pg_advisory_xact_lock(hashtextextended('feedfleet deliveries ' || current_schema(), 0))";
+    sqlx::Executor::execute(&mut frozen, look).await.unwrap();
+    assert_eq!(leased(&store, "x", minute, &[]).await, [0; 0], "it takes nothing meanwhile");
+    sqlx::Executor::execute(&mut frozen, "ROLLBACK").await.unwrap();
+    assert_eq!(leased(&store, "x", minute, &[]).await, all);
+}
