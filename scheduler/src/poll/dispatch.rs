@@ -5,7 +5,7 @@
 //! number of dispatchers may run at once; a round that dies half way is repaired by the leases of what it claimed: a
 //! short one until a job is in the queue, and only then one for the job and its fetch.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -354,11 +354,17 @@ impl Dispatcher {
     }
 }
 
-/// Returns what the store says about what the schedule claimed. The store is the truth.
+/// Sorts what the schedule claimed by what the store says about it: the store is the truth. A feed that was claimed twice, because its
+/// lease ended before the round's last claim, counts once.
 pub(crate) fn sort(claims: Vec<Claim>, rows: Vec<JobRow>, now: Timestamp) -> Sorted {
     let mut rows: HashMap<FeedId, JobRow> = rows.into_iter().map(|row| (row.id, row)).collect();
+    let mut seen = HashSet::with_capacity(claims.len());
     let mut sorted = Sorted::default();
     for claim in claims {
+        if !seen.insert(claim.feed) {
+            sorted.idle.extend(claim.parked_at.map(|host| (host, now)));
+            continue;
+        }
         let Some(row) = rows.remove(&claim.feed) else {
             sorted.dead.push(claim.feed);
             sorted.idle.extend(claim.parked_at.map(|host| (host, now)));

@@ -201,7 +201,7 @@ pub trait Schedule: ScheduleUpkeep + ScheduleView {
     /// Removes feeds.
     async fn remove(&self, feeds: &[FeedId]) -> Result<(), ScheduleError>;
 
-    /// Claims up to `limit` due feeds until `now + lease`.
+    /// Claims up to `limit` due feeds until `now + lease`. A backend with a clock of its own goes by that: a call may arrive late.
     async fn claim_due(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError>;
 
     /// The same of the most urgent band alone.

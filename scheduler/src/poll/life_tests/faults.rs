@@ -7,6 +7,8 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::ops::pings::Pings;
 use crate::ops::{AudienceEdit, EditFeed};
+use crate::poll::dispatch::sort;
+use crate::schedule::Claim;
 
 #[tokio::test]
 async fn jobs_that_are_in_the_queue_stay_hidden_when_others_of_their_round_could_not_be_published() {
@@ -54,6 +56,17 @@ async fn a_late_report_does_not_put_off_a_feed_that_a_person_has_just_wanted_pol
     // The lease of the fetch before ends.
     fleet.clock.advance(Duration::from_secs(120));
     assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn a_feed_that_one_round_claims_twice_is_due_once_and_not_put_off() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let rows = fleet.ops.store.jobs_for(&[id]).await.unwrap();
+    let claim = |lease_expired| Claim { feed: id, parked_at: None, lease_expired };
+    let sorted = sort(vec![claim(false), claim(true)], rows, fleet.clock.now());
+    // One that counts as dead and is live is taken for unreadable, and waits for ten minutes.
+    assert_eq!((sorted.dead.len(), sorted.early.len(), sorted.due.len()), (0, 0, 1));
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use rand::RngExt;
 
 use super::member::Member;
-use super::{Claim, RedisSchedule, ScheduleError, Shard};
+use super::{Claim, RedisSchedule, ScheduleError, Shard, millis};
 
 /// The result of a claim on a shard: feeds that were waiting, feeds whose lease had expired, feeds that were parked at
 /// a host.
@@ -72,10 +72,10 @@ impl RedisSchedule {
         lease: Duration,
         urgent: bool,
     ) -> Result<Vec<Claim>, ScheduleError> {
-        let (until, name) = (now.after(lease), shard.call());
+        let name = shard.call();
         let (waited, expired, parked): Claimed = self
             .eval("claim feeds", shard, &self.scripts.claim, |call| {
-                call.key(&name).arg(self.time(now)).arg(until.millis()).arg(limit).arg(u8::from(urgent));
+                call.key(&name).arg(self.time(now)).arg(millis(lease)).arg(limit).arg(u8::from(urgent));
             })
             .await?;
         let claim = |lease_expired| move |Member(feed)| Claim { feed, parked_at: None, lease_expired };

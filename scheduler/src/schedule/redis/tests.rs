@@ -225,6 +225,26 @@ async fn what_is_due_is_decided_by_the_servers_clock_whatever_callers_say() {
     assert_eq!(schedule.depth(now.before(hour)).await.unwrap().feeds, 2);
 }
 
+/// A call may wait for the election of a master, and a caller's clock may be behind.
+#[tokio::test]
+async fn a_claim_that_reaches_its_server_late_hides_its_feeds_for_the_whole_lease() {
+    use common::time::{Clock, SystemClock};
+    let schedule = RedisSchedule::new(shared(), 2);
+    let lease = Duration::from_secs(60);
+    let begun = SystemClock.now().before(lease * 2);
+    // Of one shard, which fills its part of the limit and is asked for the rest as well.
+    let slots = [2, 4].map(|feed| Slot { feed: FeedId(feed), due_at: begun, band: Band::Steady });
+    schedule.put(&slots, begun).await.unwrap();
+    let mut claimed: Vec<i64> =
+        schedule.claim_due(begun, 4, lease).await.unwrap().iter().map(|claim| claim.feed.0).collect();
+    claimed.sort_unstable();
+    assert_eq!(claimed, [2, 4], "each is claimed once");
+    assert!(
+        schedule.claim_due(SystemClock.now(), 4, lease).await.unwrap().is_empty(),
+        "their leases had already ended"
+    );
+}
+
 #[tokio::test]
 async fn schedulers_see_each_others_configurations_while_they_run() {
     let private = PrivateServer::started(&[]);
