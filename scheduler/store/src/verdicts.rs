@@ -46,7 +46,7 @@ pub(super) struct Before {
     last_modified: Option<String>,
     validators_url: Option<String>,
     pub(super) quota: Option<String>,
-    /// Read where the column has a statement of its own: `None` elsewhere.
+    /// `None` where every poll writes the column anyway.
     #[sqlx(default)]
     pub(super) polled_day: Option<i64>,
 }

@@ -232,7 +232,7 @@ async fn a_claim_that_reaches_its_server_late_hides_its_feeds_for_the_whole_leas
     let schedule = RedisSchedule::new(shared(), 2);
     let lease = Duration::from_secs(60);
     let begun = SystemClock.now().before(lease * 2);
-    // Of one shard, which fills its part of the limit and is asked for the rest as well.
+    // Of one shard, which fills its part of the limit and is claimed from again.
     let slots = [2, 4].map(|feed| Slot { feed: FeedId(feed), due_at: begun, band: Band::Steady });
     schedule.put(&slots, begun).await.unwrap();
     let mut claimed: Vec<i64> =
