@@ -1,13 +1,16 @@
 //! What all schedulers of a fleet must have in common, as one number.
 
-use crate::config::Config;
+use crate::config::{Config, DeliveryConfig};
 use crate::document::ContentHash;
 
 impl Config {
-    /// Returns a hash of the keys by which schedulers decide: policy, hosts, leases, retention. Two schedulers that share a fleet
-    /// and show different hashes work against each other: whichever gets a report decides by its own. Holds no secret.
+    /// Returns a hash of the keys by which schedulers decide: policy, hosts, leases, retention, quotas, deliveries. Two schedulers that
+    /// share a fleet and show different hashes work against each other: each decides by its own. Contains no secret.
     pub fn shared_hash(&self) -> String {
-        let shared = (&self.policy, &self.host, &self.host_rule, &self.scheduler, &self.retention);
+        // Each machine has its own limit of file descriptors.
+        let delivery = DeliveryConfig { concurrency: 0, ..self.delivery.clone() };
+        let shared =
+            ((&self.policy, &self.host, &self.host_rule, &self.scheduler), (&self.retention, &self.quota, &delivery));
         // Only numbers and texts, which JSON can always represent.
         let text = serde_json::to_vec(&shared).unwrap_or_default();
         format!("{:032x}", ContentHash::of(&text, 0).0)[..8].to_owned()
@@ -23,8 +26,12 @@ mod tests {
         let hash = defaults().shared_hash();
         let mut other = defaults();
         other.api.listen = "127.0.0.1:1".parse().unwrap();
-        assert_eq!(other.shared_hash(), hash, "each has its own address");
+        other.delivery.concurrency /= 2;
+        assert_eq!(other.shared_hash(), hash, "each has its own address, and its machine's number of connections");
         other.policy.min_interval *= 2;
         assert_ne!(other.shared_hash(), hash);
+        let mut other = defaults();
+        other.delivery.exchange_texts.push("rust".into());
+        assert_ne!(other.shared_hash(), hash, "each would publish other headers");
     }
 }

@@ -41,14 +41,20 @@ impl Default for Limits {
 pub(super) struct Node {
     address: Address,
     limits: Limits,
-    /// The connection, if there is one.
-    link: std::sync::Mutex<Option<Link>>,
+    state: std::sync::Mutex<State>,
     /// Held by the task that connects; the others wait, each until its own deadline.
     attempts: Mutex<Attempts>,
-    /// The error of the last failed attempt or timeout; removed by the next connection.
-    trouble: std::sync::Mutex<Option<ServerError>>,
     /// A task connects for [`Node::eval_promptly`].
     reconnecting: AtomicBool,
+}
+
+/// Both change together: an error that stayed beside a new connection would fail calls for as long as that connection lasts.
+#[derive(Default)]
+struct State {
+    /// The connection, if there is one.
+    link: Option<Link>,
+    /// The error of the last failed attempt or timeout; removed by the next connection.
+    trouble: Option<ServerError>,
 }
 
 #[derive(Default)]
@@ -78,9 +84,8 @@ impl Node {
         Node {
             address,
             limits,
-            link: std::sync::Mutex::default(),
+            state: std::sync::Mutex::default(),
             attempts: Mutex::default(),
-            trouble: std::sync::Mutex::default(),
             reconnecting: AtomicBool::new(false),
         }
     }
@@ -137,7 +142,7 @@ impl Node {
 
     /// Returns whether the last attempt to connect failed or a call timed out, and no connection was made since.
     pub(super) fn is_in_trouble(&self) -> bool {
-        crate::lock(&self.trouble).is_some()
+        self.state().trouble.is_some()
     }
 
     /// Returns an answer, or closes the connection on which none came.
@@ -145,14 +150,12 @@ impl Node {
         match answer {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) if ends_connection(&error) => {
-                self.close(link);
+                self.close(link, None);
                 Err(ServerError::Unreachable(error))
             }
             Ok(Err(error)) => Err(ServerError::Refused(error)),
             Err(_) => {
-                if self.close(link) {
-                    *crate::lock(&self.trouble) = Some(self.silent());
-                }
+                self.close(link, Some(self.silent()));
                 Err(self.silent())
             }
         }
@@ -167,7 +170,7 @@ impl Node {
     }
 
     async fn link_promptly(self: &Arc<Self>, deadline: Instant) -> Result<Link, ServerError> {
-        let trouble = crate::lock(&self.trouble).clone();
+        let trouble = self.state().trouble.clone();
         let Some(error) = trouble else { return self.link_by(deadline).await };
         if !self.reconnecting.swap(true, Ordering::AcqRel) {
             let node = Arc::clone(self);
@@ -183,11 +186,11 @@ impl Node {
     /// Returns the connection, made now if there is none. Attempts are spaced: between two of them all calls fail at
     /// once.
     async fn link(&self) -> Result<Link, ServerError> {
-        if let Some(link) = &*self.current() {
+        if let Some(link) = &self.state().link {
             return Ok(link.clone());
         }
         let mut attempts = self.attempts.lock().await;
-        if let Some(link) = &*self.current() {
+        if let Some(link) = &self.state().link {
             return Ok(link.clone());
         }
         if let Some(failure) = attempts.failure.as_ref().filter(|failure| failure.at.elapsed() < failure.pause) {
@@ -200,8 +203,7 @@ impl Node {
                 attempts.connections += 1;
                 attempts.failure = None;
                 let link = Link { number: attempts.connections, connection, run };
-                *self.current() = Some(link.clone());
-                *crate::lock(&self.trouble) = None;
+                *self.state() = State { link: Some(link.clone()), trouble: None };
                 return Ok(link);
             }
             Ok(Err(error)) => ServerError::Unreachable(error),
@@ -209,23 +211,26 @@ impl Node {
         };
         let pause = attempts.failure.as_ref().map_or(FIRST_PAUSE, |last| (last.pause * 2).min(LONGEST_PAUSE));
         attempts.failure = Some(Failure { error: error.clone(), pause, at: Instant::now() });
-        *crate::lock(&self.trouble) = Some(error.clone());
+        self.state().trouble = Some(error.clone());
         Err(error)
     }
 
-    /// Forgets a connection that failed, unless another one took its place already; returns whether it did.
-    fn close(&self, number: u64) -> bool {
-        self.current().take_if(|link| link.number == number).is_some()
+    /// Forgets a connection that failed, and remembers the error if there is one, unless another connection took its place already.
+    fn close(&self, number: u64, trouble: Option<ServerError>) {
+        let mut state = self.state();
+        if state.link.take_if(|link| link.number == number).is_some() && trouble.is_some() {
+            state.trouble = trouble;
+        }
     }
 
     /// Returns whether there is a connection.
     #[cfg(test)]
     pub(super) fn is_connected(&self) -> bool {
-        self.current().is_some()
+        self.state().link.is_some()
     }
 
-    fn current(&self) -> MutexGuard<'_, Option<Link>> {
-        crate::lock(&self.link)
+    fn state(&self) -> MutexGuard<'_, State> {
+        crate::lock(&self.state)
     }
 }
 

@@ -267,12 +267,12 @@ async fn lease(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<Deliver
 /// Lets subscriptions go and takes others until the process has its share.
 async fn balance(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<(), sqlx::Error> {
     let counts = concat!(
-        "SELECT count(*), count(*) FILTER (WHERE holder = $1), (SELECT count(*) FROM delivery_leases WHERE held_until >= ",
+        "SELECT count(*), count(*) FILTER (WHERE holder = $1), (SELECT count(*) FROM delivery_leases WHERE holder <> $1 AND held_until >= ",
         clock!(),
         ") FROM subscriptions WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL)"
     );
-    let (active, held, holders): (i64, i64, i64) = sqlx::query_as(counts).bind(turn.holder).fetch_one(&mut *on).await?;
-    let share = (active + holders - 1) / holders.max(1);
+    let (active, held, others): (i64, i64, i64) = sqlx::query_as(counts).bind(turn.holder).fetch_one(&mut *on).await?;
+    let share = (active + others) / (others + 1);
     if held > share {
         let free = sqlx::query(include_str!("subscriptions_free.sql")).bind(turn.holder).bind(turn.idle);
         free.bind(held - share).execute(&mut *on).await?;

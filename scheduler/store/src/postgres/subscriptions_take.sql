@@ -4,7 +4,8 @@
 WITH active AS (
     SELECT id, target_host, coalesce(lease.holder, '') AS holder
     FROM subscriptions AS it LEFT JOIN delivery_leases AS lease
-        ON lease.holder = it.holder AND lease.held_until >= floor(1000 * extract(epoch FROM clock_timestamp()))::bigint
+        ON lease.holder = it.holder
+        AND (lease.holder = $1 OR lease.held_until >= floor(1000 * extract(epoch FROM clock_timestamp()))::bigint)
     WHERE state = 'active' OR state = 'disabled' AND intent IS NOT NULL
 ), hosts AS (
     SELECT target_host, count(*) FILTER (WHERE holder = '') AS free, bool_or(holder = $1) AS mine, max(holder) = '' AS nobodys
