@@ -37,8 +37,6 @@ enum Loss {
     Split,
 }
 
-/// How long a call to Redis waits for an answer.
-const CALL: Duration = Duration::from_secs(2);
 /// How many of these the short form has, one round of each.
 const SHORT_LOSSES: usize = 4;
 
@@ -223,11 +221,9 @@ async fn masters_are_lost(mut group: Group) {
             round + 1,
         );
         assert!(back < back_within(), "{back:?}");
-        // The feeds of the other masters, two thirds of all, are still polled: at half of that rate once the calls to the lost
-        // master have failed. A silent one lets three calls time out after each other: a scheduler's claim, a worker's turn at
-        // the gate, and a report's hold.
-        let failing = if loss == Loss::Killed { CALL + Duration::from_secs(1) } else { 3 * CALL };
-        let after_timeouts = elected.saturating_sub(failing).as_secs_f64();
+        // The feeds of the other masters, two thirds of all, are still polled: at half of that rate once the calls to a
+        // silent master have timed out.
+        let after_timeouts = elected.saturating_sub(Duration::from_secs(3)).as_secs_f64();
         let expected = if is_cluster { size.rate() * after_timeouts / 3.0 } else { 0.0 };
         assert!(meanwhile as f64 >= expected, "{meanwhile} requests in {elected:?}");
         tokio::task::block_in_place(|| group.repair(lost, loss));
