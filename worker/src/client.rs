@@ -66,6 +66,7 @@ pub(crate) fn build(config: &FetchConfig, guard: AddressGuard, setup: &FetchSetu
         tls: TlsConnector::from(Arc::new(tls::client_config(&setup.extra_roots, config.tls_sessions)?)),
         connect_timeout: config.connect_timeout,
         idle_timeout: config.idle_timeout,
+        max_informational: config.max_informational,
         open: open.clone(),
         budgets: Budgets::new(config),
         spare: Semaphore::new(setup.concurrency.unwrap_or(Semaphore::MAX_PERMITS)),

@@ -53,8 +53,9 @@ impl Peer {
     }
 }
 
-/// Bytes that are received at once over a connection that is watched.
-const WATCHED: usize = 16 * 1024;
+/// Bytes that are received at once: fewer than hyper's first read buffer (8 KiB) holds. hyper doubles it whenever a read fills it, and an
+/// idle connection keeps the last one.
+const RECEIVED: usize = 8 * 1024 - 1;
 
 /// How many connections are open.
 #[derive(Clone, Default)]
@@ -110,16 +111,19 @@ impl Connection {
         stream: TlsStream<TcpStream>,
         idle_timeout: Duration,
         open: &OpenConnections,
-        peer: Peer,
+        mut peer: Peer,
+        max_informational: u32,
     ) -> Self {
-        Self::new(Stream::Secure(Box::new(TokioIo::new(stream))), idle_timeout, open, peer)
+        let stream = Stream::Secure(Box::new(TokioIo::new(stream)));
+        let most_interim = usize::try_from(max_informational).unwrap_or(usize::MAX);
+        let watch = stream.speaks_http2().then(|| Exchange::new(most_interim));
+        peer.calm = watch.as_ref().map_or_else(Calm::default, Exchange::calm);
+        Connection { watch, ..Self::new(stream, idle_timeout, open, peer) }
     }
 
-    fn new(stream: Stream, idle_timeout: Duration, open: &OpenConnections, mut peer: Peer) -> Self {
+    fn new(stream: Stream, idle_timeout: Duration, open: &OpenConnections, peer: Peer) -> Self {
         let timer = Box::pin(sleep(idle_timeout));
-        let watch = stream.speaks_http2().then(Exchange::default);
-        peer.calm = watch.as_ref().map_or_else(Calm::default, Exchange::calm);
-        Connection { stream, idle_timeout, timer, waiting: false, peer, watch, _open: OpenConnection::of(open) }
+        Connection { stream, idle_timeout, timer, waiting: false, peer, watch: None, _open: OpenConnection::of(open) }
     }
 
     fn start_timer(&mut self) {
@@ -146,24 +150,19 @@ impl Connect for Connection {
 impl Read for Connection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         let connection = self.get_mut();
-        let read = match (&mut connection.stream, &mut connection.watch) {
-            (Stream::Plain(stream), _) => Pin::new(stream).poll_read(cx, buffer),
-            (Stream::Secure(stream), None) => Pin::new(stream.as_mut()).poll_read(cx, buffer),
-            (Stream::Secure(stream), Some(watch)) => {
-                // What was received can be seen in a buffer of ours alone.
-                let mut received = [const { MaybeUninit::uninit() }; WATCHED];
-                let room = buffer.remaining().min(WATCHED);
-                let mut ours = ReadBuf::uninit(&mut received[..room]);
-                let read = Pin::new(stream.as_mut()).poll_read(cx, ours.unfilled());
-                match watch.received(ours.filled()) {
-                    Ok(()) => {
-                        buffer.put_slice(ours.filled());
-                        read
-                    }
-                    Err(flood) => Poll::Ready(Err(flood)),
-                }
-            }
+        let mut received = [const { MaybeUninit::uninit() }; RECEIVED];
+        let room = buffer.remaining().min(RECEIVED);
+        let mut ours = ReadBuf::uninit(&mut received[..room]);
+        let read = match &mut connection.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, ours.unfilled()),
+            Stream::Secure(stream) => Pin::new(stream.as_mut()).poll_read(cx, ours.unfilled()),
         };
+        if let Some(watch) = &mut connection.watch
+            && let Err(flood) = watch.received(ours.filled())
+        {
+            return Poll::Ready(Err(flood));
+        }
+        buffer.put_slice(ours.filled());
         if read.is_pending() {
             return connection.wait_on(cx);
         }

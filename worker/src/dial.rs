@@ -40,6 +40,8 @@ pub(crate) struct DialSetup {
     pub(crate) connect_timeout: Duration,
     /// Longest silence of a connection that is being read.
     pub(crate) idle_timeout: Duration,
+    /// [`common::config::FetchConfig::max_informational`], for connections that speak HTTP/2.
+    pub(crate) max_informational: u32,
     /// How many of them there are.
     pub(crate) open: OpenConnections,
     /// Attempts that may be open beside the first one of each fetch, over all fetches: each needs a file descriptor.
@@ -124,7 +126,7 @@ impl DialSetup {
         let name = name.map_err(|_| DialError::Tls(TlsFailure::name(host)))?;
         let handshake = timeout_at(deadline, self.tls.connect(name, stream)).await.map_err(late)?;
         let stream = handshake.map_err(|error| DialError::Tls(tls::classify(&error)))?;
-        Ok(Connection::secure(stream, self.idle_timeout, &self.open, peer))
+        Ok(Connection::secure(stream, self.idle_timeout, &self.open, peer, self.max_informational))
     }
 
     /// Counts an attempt at an address within its budget.

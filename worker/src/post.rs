@@ -77,6 +77,7 @@ impl Poster {
             tls: TlsConnector::from(Arc::new(tls::client_config(&setup.extra_roots, delivery.concurrency)?)),
             connect_timeout,
             idle_timeout: delivery.timeout,
+            max_informational: fetch.max_informational,
             open: open.clone(),
             budgets: Budgets::new(&unlimited),
             spare: Semaphore::new(delivery.concurrency),

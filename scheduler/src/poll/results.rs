@@ -119,6 +119,7 @@ impl Results {
             if report.version != feed.version {
                 self.metrics.stale_reports.inc();
                 proven.extend(self.proven_request(feed, &report));
+                slots.extend(self.stored_place(feed, &report, now));
                 continue;
             }
             match report.outcome {
@@ -163,6 +164,13 @@ impl Results {
             (host, started.after(gap))
         });
         Ok(self.schedule.unpark(&free.collect::<Vec<_>>()).await.or_else(ScheduleError::unless_part_away)?)
+    }
+
+    /// A report comes again when the answer to its storing was lost, for instance with the database's primary. What was stored says when its
+    /// feed is due; without this the schedule would hide the feed until the end of its lease.
+    fn stored_place(&self, feed: &Feed, report: &FetchReport, now: Timestamp) -> Option<Slot> {
+        let due = feed.due().filter(|due| *due > now)?;
+        Some(Slot { feed: feed.id, due_at: self.not_twice(report, due, now), band: self.band(feed) })
     }
 
     /// A stale report still proves that its server got a request. When that request came after the one that the feed was planned

@@ -214,6 +214,31 @@ async fn a_report_that_comes_twice_changes_nothing_the_second_time() {
 }
 
 #[tokio::test]
+async fn a_report_that_comes_again_after_the_answer_to_its_storing_was_lost_ends_its_feeds_lease() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let job = &fleet.dispatched().await[0];
+    let report = fleet.work(job, not_modified()).await;
+    fleet.settle(report.clone()).await;
+    let next = fleet.feed(id).await.next_due.unwrap();
+    // The scheduler took it for not stored, and left the feed to its lease.
+    let hidden = crate::schedule::Slot { feed: id, due_at: next, band: crate::schedule::Band::Steady };
+    fleet
+        .ops
+        .schedule
+        .put(&[crate::schedule::Slot { due_at: fleet.clock.now(), ..hidden }], fleet.clock.now())
+        .await
+        .unwrap();
+    let long = next.since(fleet.clock.now()) * 2;
+    assert_eq!(fleet.ops.schedule.claim_due(fleet.clock.now(), 10, long).await.unwrap().len(), 1);
+    fleet.settle(report).await;
+    fleet.clock.advance(next.since(fleet.clock.now()) - Duration::from_millis(1));
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.clock.advance(Duration::from_millis(1));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
 async fn died_after_claim_before_publish_the_lease_brings_the_feed_back() {
     let fleet = Fleet::new().await;
     let id = fleet.add("http://a.example/feed").await;
