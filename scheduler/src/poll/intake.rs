@@ -46,7 +46,7 @@ pub fn linger(config: &Config) -> Duration {
 /// Reports settled in one transaction, at most.
 const BATCH: usize = 500;
 /// The memory that reports settled in one transaction may take, about. A transaction has its rows as text beside them.
-const BATCH_BYTES: usize = 4 << 20;
+const BATCH_BYTES: usize = 2 << 20;
 /// The number of failures in a row that count as persistent.
 const LASTING: u32 = 2;
 /// Transactions at once.
@@ -448,8 +448,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_batch_is_full_by_the_memory_that_its_reports_take_or_by_their_number() {
-        assert!(!gathered(3, 1 << 20).await.is_full());
-        assert!(gathered(4, 1 << 20).await.is_full());
+        assert!(!gathered(3, 512 << 10).await.is_full());
+        assert!(gathered(4, 512 << 10).await.is_full());
         assert!(!gathered(BATCH - 1, 10).await.is_full());
         assert!(gathered(BATCH, 10).await.is_full());
     }
