@@ -96,6 +96,7 @@ pub(crate) async fn fetch(
         wake_at: None,
         head_first: None,
         without_delta: false,
+        epochs: 0,
         signed: false,
         detour: None,
         search: true,

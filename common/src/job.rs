@@ -48,6 +48,10 @@ pub struct FetchJob {
     /// The server's deltas (RFC 3229) were unusable recently: the request does not accept any.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_delta: bool,
+    /// How many epochs the store had begun when the job was built. A store that was restored, or failed over to a standby that lagged, gives
+    /// versions out again.
+    #[serde(default, skip_serializing_if = "is_first_epoch")]
+    pub epochs: u32,
     /// The feed's URL refused an unsigned request: the request is for an actor, and signed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub signed: bool,
@@ -71,6 +75,23 @@ pub struct FetchJob {
     pub mac: Option<JobMac>,
 }
 
+/// Versions of one epoch, as the host gate counts them: more than any feed reaches. Epochs are counted modulo [`EPOCHS`], so that the
+/// gate's scripts, whose numbers are doubles, keep each version exactly.
+const VERSIONS: i64 = 1 << 40;
+const EPOCHS: u32 = 1 << 12;
+
+fn is_first_epoch(epochs: &u32) -> bool {
+    *epochs == 0
+}
+
+impl FetchJob {
+    /// Returns the version by which the host gate remembers what was started and reported: above those of the epochs before, so that a
+    /// version that was given out again is not taken for the one that was reported.
+    pub fn gate_version(&self) -> Version {
+        Version(self.version.0 + i64::from(self.epochs % EPOCHS) * VERSIONS)
+    }
+}
+
 /// How far redirects led a fetch before the next host was busy: the next job of the feed continues there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detour {
@@ -81,4 +102,21 @@ pub struct Detour {
     /// The fetch is of a page of older entries: see [`FetchJob::page`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub page: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::conformance::job;
+
+    #[test]
+    fn a_version_of_a_later_epoch_is_above_all_of_earlier_ones_and_exact_as_a_double() {
+        let version = |epochs, version| FetchJob { epochs, version: Version(version), ..job(1) }.gate_version().0;
+        assert_eq!(version(0, 7), 7);
+        assert!(version(1, 1) > version(0, 1 << 39));
+        let highest = version(EPOCHS - 1, VERSIONS - 1);
+        assert_eq!(highest as f64 as i64, highest);
+        assert_eq!((highest - 1) as f64 as i64, highest - 1);
+        assert_eq!(version(EPOCHS, 7), 7, "counted from the beginning again");
+    }
 }

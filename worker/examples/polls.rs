@@ -90,6 +90,7 @@ fn job(poller: &Poller, number: i64, url: FeedUrl) -> FetchJob {
         wake_at: None,
         head_first: None,
         without_delta: false,
+        epochs: 0,
         signed: false,
         detour: None,
         search: false,

@@ -124,7 +124,7 @@ impl Poller {
             limits: self.rules.get().limits_of(&job.host),
             ticket: job.ticket,
             feed: job.feed,
-            version: job.version,
+            version: job.gate_version(),
             deadline,
             nonce: self.nonces.fresh(),
             isolation,

@@ -158,6 +158,7 @@ fn job(n: usize) -> anyhow::Result<FetchJob> {
         wake_at: None,
         head_first: None,
         without_delta: false,
+        epochs: 0,
         signed: false,
         detour: None,
         search: false,

@@ -74,6 +74,7 @@ pub fn job(n: i64) -> FetchJob {
         wake_at: None,
         head_first: None,
         without_delta: false,
+        epochs: 0,
         signed: false,
         detour: None,
         search: false,

@@ -46,6 +46,7 @@ fn jobs() -> Vec<FetchJob> {
         wake_at: None,
         head_first: None,
         without_delta: false,
+        epochs: 0,
         signed: false,
         detour: None,
         search: false,

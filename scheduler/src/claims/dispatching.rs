@@ -165,6 +165,7 @@ impl Fleet {
             known: KnownEntries::default(),
             head_first: None,
             no_delta_until: None,
+            epochs: 0,
             signed: false,
             detour: None,
             by_hand: false,

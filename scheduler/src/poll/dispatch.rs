@@ -413,6 +413,7 @@ pub(crate) fn job(row: JobRow, request: ReserveRequest, ticket: Ticket, now: Tim
         head_first: row.head_first,
         signed: row.signed,
         without_delta: row.no_delta_until.is_some_and(|until| until > now),
+        epochs: row.epochs,
         detour: row.detour,
         search: row.by_hand,
         subscribers: row.subscribers,

@@ -300,6 +300,7 @@ impl Callbacks {
             wake_at: None,
             head_first: None,
             without_delta: false,
+            epochs: 0,
             signed: false,
             detour: None,
             search: false,

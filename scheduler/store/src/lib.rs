@@ -156,6 +156,8 @@ pub struct JobRow {
     pub head_first: Option<bool>,
     /// Until then no delta is requested.
     pub no_delta_until: Option<Timestamp>,
+    /// How many epochs the store has begun.
+    pub epochs: u32,
     /// Its requests are signed.
     pub signed: bool,
     /// Where its last fetch continues, if a busy host interrupted it.

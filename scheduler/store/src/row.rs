@@ -115,6 +115,7 @@ pub(crate) struct JobColumns {
     detour: Option<String>,
     by_hand: bool,
     archive: Option<String>,
+    epochs: i64,
 }
 
 /// A feed whose credentials are sealed with another key.
@@ -299,6 +300,7 @@ impl TryFrom<JobColumns> for JobRow {
             known: KnownEntries::from_bytes(&row.known),
             head_first: advice.head_first.advice(),
             no_delta_until: advice.no_delta_until,
+            epochs: count(row.epochs),
             signed: advice.signing == Signing::Wanted,
             detour: row.detour.and_then(|detour| StoredDetour::read(&detour, version)),
             by_hand: row.by_hand,

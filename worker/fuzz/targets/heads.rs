@@ -96,6 +96,7 @@ impl Bed {
             wake_at: None,
             head_first: None,
             without_delta: false,
+            epochs: 0,
             signed: false,
             detour: None,
             search: false,

@@ -72,6 +72,7 @@ fn job(url: &str) -> FetchJob {
         wake_at: None,
         head_first: None,
         without_delta: false,
+        epochs: 0,
         signed: false,
         detour: None,
         search: false,

@@ -127,6 +127,7 @@ fn job(number: i64) -> FetchJob {
         wake_at: None,
         head_first: None,
         without_delta: false,
+        epochs: 0,
         signed: false,
         detour: None,
         search: false,

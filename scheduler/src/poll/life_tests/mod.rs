@@ -144,7 +144,7 @@ impl Fleet {
             limits: self.ops.rules.get().limits_of(&job.host),
             ticket: job.ticket,
             feed: job.feed,
-            version: job.version,
+            version: job.gate_version(),
             deadline: now.after(Duration::from_secs(30)),
             nonce: fresh_nonce(),
             isolation: Isolation::None,
@@ -236,6 +236,22 @@ async fn a_report_that_comes_again_after_the_answer_to_its_storing_was_lost_ends
     assert!(fleet.dispatched().await.is_empty());
     fleet.clock.advance(Duration::from_millis(1));
     assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn a_version_that_a_failed_over_store_gives_out_again_is_not_taken_for_the_one_that_was_polled() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    // Polled; a standby that lags has lost the report.
+    fleet.work(&fleet.dispatched().await[0], not_modified()).await;
+    fleet.ops.store.begin_epoch().await.unwrap();
+    let due = crate::schedule::Slot { feed: id, due_at: fleet.clock.now(), band: crate::schedule::Band::Steady };
+    fleet.ops.schedule.put(&[due], fleet.clock.now()).await.unwrap();
+    fleet.clock.advance(GAP);
+    let jobs = fleet.dispatched().await;
+    let report = fleet.work(&jobs[0], not_modified()).await;
+    fleet.settle(report).await;
+    assert_eq!(fleet.feed(id).await.version.0, jobs[0].version.0 + 1);
 }
 
 #[tokio::test]

@@ -86,8 +86,11 @@ pub(crate) async fn a_new_epoch_stays_and_takes_nothing_along(backend: &dyn Back
     let id = add(&*store, "https://a.org/feed").await;
     poll(&*store, id, 10, modified(vec![entry("1", "one")])).await;
     let before = store.events(0, 9).await.unwrap();
+    let epochs = async || store.jobs_for(&[id]).await.unwrap()[0].epochs;
+    assert_eq!(epochs().await, 0);
     let epoch = store.begin_epoch().await.unwrap();
     assert!(epoch.len() == 16 && epoch != before.epoch, "{epoch}");
+    assert_eq!(epochs().await, 1, "jobs say in which epoch their versions were given out");
     drop(store);
     let after = backend.open().await.events(0, 9).await.unwrap();
     assert_eq!((after.epoch, after.items), (epoch, before.items));

@@ -64,7 +64,8 @@ pub(super) async fn bind_epoch(on: &mut PgConnection, unreadable: &Unreadable) -
     }
     // Of several that see it at once, one changes it.
     let sql = "UPDATE store SET history = $1, epoch = CASE WHEN history = '' THEN epoch \
-               ELSE left(replace(gen_random_uuid()::text, '-', ''), 16) END \
+               ELSE left(replace(gen_random_uuid()::text, '-', ''), 16) END, \
+               epochs = CASE WHEN history = '' THEN epochs ELSE epochs + 1 END \
                WHERE history <> $1 RETURNING epoch";
     let epoch: Option<String> = sqlx::query_scalar(sql).bind(&history).fetch_optional(&mut *on).await?;
     match (epoch, known.as_deref()) {

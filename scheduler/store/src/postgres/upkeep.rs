@@ -77,7 +77,8 @@ impl Upkeep for PostgresStore {
     }
 
     async fn begin_epoch(&self) -> Result<String, StoreError> {
-        let sql = "UPDATE store SET epoch = left(replace(gen_random_uuid()::text, '-', ''), 16) RETURNING epoch";
+        let sql = "UPDATE store SET epoch = left(replace(gen_random_uuid()::text, '-', ''), 16), epochs = epochs + 1 \
+                   RETURNING epoch";
         on_connection!(self, "begin an epoch", |on| sqlx::query_scalar(sql).fetch_one(on).await)
     }
 

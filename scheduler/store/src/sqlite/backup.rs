@@ -115,7 +115,7 @@ async fn copy(from: &Path, partial: &Path, to: &Path) -> Result<Backup, BackupEr
 
 /// Gives the copy its epoch; returns how many feeds and entries it has.
 async fn begin_epoch(copy: &mut SqliteConnection) -> Result<(i64, i64), sqlx::Error> {
-    sqlx::query("UPDATE store SET epoch = lower(hex(randomblob(8)))").execute(&mut *copy).await?;
+    sqlx::query("UPDATE store SET epoch = lower(hex(randomblob(8))), epochs = epochs + 1").execute(&mut *copy).await?;
     sqlx::query_as("SELECT (SELECT count(*) FROM feeds), entries FROM store").fetch_one(copy).await
 }
 

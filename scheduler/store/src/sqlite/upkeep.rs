@@ -68,7 +68,7 @@ impl Upkeep for SqliteStore {
     }
 
     async fn begin_epoch(&self) -> Result<String, StoreError> {
-        const SQL: &str = "UPDATE store SET epoch = lower(hex(randomblob(8))) RETURNING epoch";
+        const SQL: &str = "UPDATE store SET epoch = lower(hex(randomblob(8))), epochs = epochs + 1 RETURNING epoch";
         sqlx::query_scalar(SQL).fetch_one(&self.writer).await.map_err(StoreError::on("begin an epoch"))
     }
 

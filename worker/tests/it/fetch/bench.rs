@@ -98,6 +98,7 @@ impl Bench {
             wake_at: None,
             head_first: None,
             without_delta: false,
+            epochs: 0,
             signed: false,
             detour: None,
             search: true,

@@ -135,6 +135,7 @@ fn job(feed: i64, url: FeedUrl, host: common::host::HostKey, ticket: Ticket, exp
         detour: None,
         search: false,
         without_delta: false,
+        epochs: 0,
         signed: false,
         pushed: None,
         page: false,
