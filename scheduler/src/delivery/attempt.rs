@@ -21,7 +21,7 @@ use super::sender::{Answering, Sender};
 use super::settle::{is_ours, settle};
 use super::targets::Target;
 use crate::events::follow::cut;
-use crate::ops::Ops;
+use crate::ops::{self, Ops};
 use store::{
     Advance, Delivery, Event, EventFilter, EventPage, EventQuery, FeedRef, Intent, Progress, Subscription,
     SubscriptionKind,
@@ -241,7 +241,7 @@ impl Attempts {
             }
             _ => None,
         };
-        let hub = self.ops.hub_url();
+        let hub = ops::hub::url(&self.ops);
         let topic = of.hub.as_ref().zip(feed.as_ref());
         let topic = topic.map(|(it, feed)| Topic { feed, topic: &it.topic, hub: &hub });
         Ok(body::written(of.wish.format, of.id, epoch, topic.as_ref(), events))

@@ -19,6 +19,7 @@ use super::body::Body;
 use super::lanes::Slot;
 use super::settle::is_ours;
 use crate::error::BackendError;
+use crate::ops;
 use crate::ops::hub::{TopicFeed, YOUNG, question_id};
 use store::{Delivery, Hub, Intent, IntentMode, StoreError, Subscription, SubscriptionChange, SubscriptionState};
 
@@ -89,7 +90,7 @@ impl Attempts {
         if intent.mode != IntentMode::Subscribe {
             return self.end(of).await;
         }
-        let feed = match self.ops.hub_feed(&hub.topic, of.wish.filter.feed).await? {
+        let feed = match ops::hub::feed_of(&self.ops, &hub.topic, of.wish.filter.feed).await? {
             TopicFeed::Found(feed) => feed,
             TopicFeed::Later => {
                 let next_try = Some(self.ops.clock.now().after(YOUNG));
@@ -185,7 +186,7 @@ impl Attempts {
     ) -> Result<Vec<(&'static str, String)>, SecretError> {
         let mut fields = vec![
             ("content-type", body.media_type.to_owned()),
-            ("link", format!("<{}>; rel=\"hub\", <{topic}>; rel=\"self\"", self.ops.hub_url())),
+            ("link", format!("<{}>; rel=\"hub\", <{topic}>; rel=\"self\"", ops::hub::url(&self.ops))),
             ("webhook-id", id.to_owned()),
         ];
         if !of.secret.as_bytes().is_empty() {

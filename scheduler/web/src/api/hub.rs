@@ -5,6 +5,7 @@ use axum::extract::{Extension, FromRequest, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use common::config::HubAccess;
+use scheduler::ops;
 use scheduler::ops::hub::{HubRefusal, HubRequest, check_secret};
 use store::{ANONYMOUS, DeliveryFormat, IntentMode};
 
@@ -71,7 +72,7 @@ pub(super) async fn request(
     let answered = match read(&fields, by) {
         Ok(wish) => {
             let ops = api.ops.clone();
-            run_to_completion(async move { Ok::<_, ApiError>(ops.hub_request(&wish).await) }).await?
+            run_to_completion(async move { Ok::<_, ApiError>(ops::hub::accept(&ops, &wish).await) }).await?
         }
         Err(refused) => Err(refused),
     };
