@@ -27,6 +27,7 @@ pub use load::{Loaded, Setting, load, without_password};
 pub use postgres::{PostgresServer, SessionTarget};
 pub use redis_url::{RedisUrl, Service};
 pub use server::{ScheduleConfig, ServerConfig, hosts_of};
+pub use shared::shared_hash;
 pub use tls_files::{TlsFileError, TlsFiles};
 
 use crate::duration::text;

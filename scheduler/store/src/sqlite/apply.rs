@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use common::config::QuotaConfig;
 use common::document::{Document, Validators};
 use common::feed::Feed;
 use common::host::HostKey;
@@ -91,7 +92,7 @@ impl Polls for SqliteStore {
         let mut spent = verdicts::keep_within(&fresh, &mut changes, &self.quota, now);
         let new_events = number(&mut tx, &fresh, &mut changes).await?;
         let mut tallies = verdicts::tallies(&fresh, &changes);
-        self.make_room(&mut tx, &fresh, &changes, &mut spent, &mut tallies, now).await?;
+        make_room(&mut tx, &self.quota, (&fresh, &changes), &mut spent, &mut tallies, now).await?;
         entries::write(&mut tx, &changes, now).await?;
         write_feeds(&mut tx, (&fresh, &changes), &tallies, &spent, clock_skew).await?;
         learn(&mut tx, &fresh, &changes).await?;
@@ -140,46 +141,43 @@ impl Polls for SqliteStore {
     }
 }
 
-impl SqliteStore {
-    /// Deletes the oldest rows of feeds that would have more than they may.
-    async fn make_room(
-        &self,
-        tx: &mut SqliteConnection,
-        fresh: &[Fresh<'_>],
-        changes: &[Change<'_>],
-        spent: &mut [Option<Spent>],
-        tallies: &mut [Tally],
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        const ACTION: &str = "make room for entries";
-        for (number, spent) in spent.iter_mut().enumerate() {
-            let Some(spent) = spent else { continue };
-            let feed = fresh[number].verdict.report.feed;
-            if spent.wants_count(&self.quota) {
-                let count = sqlx::query_scalar("SELECT count(*) FROM entry_identities WHERE feed_id = ?1").bind(feed.0);
-                let rows: i64 = count.fetch_one(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-                spent.counted(rows.cast_unsigned());
-            }
-            let (excess, mut gone) = (spent.excess(&self.quota), Vec::<i64>::new());
-            if excess > 0 {
-                let kept = serde_json::json!(verdicts::stored_forms(changes, number)).to_string();
-                let delete = sqlx::query_scalar(include_str!("quota_identities.sql")).bind(feed.0).bind(kept);
-                let there = serde_json::json!(verdicts::still_there(&fresh[number])).to_string();
-                gone = delete
-                    .bind(excess.cast_signed())
-                    .bind(there)
-                    .fetch_all(&mut *tx)
-                    .await
-                    .map_err(StoreError::on(ACTION))?;
-                let delete = sqlx::query("DELETE FROM entries WHERE seq IN (SELECT value FROM json_each(?1))")
-                    .bind(serde_json::json!(gone).to_string());
-                let deleted = delete.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-                tallies[number].more -= deleted.rows_affected().cast_signed();
-            }
-            spent.settled(gone.len() as u64, now);
+/// Deletes the oldest rows of feeds that would have more than they may.
+async fn make_room(
+    tx: &mut SqliteConnection,
+    quota: &QuotaConfig,
+    (fresh, changes): (&[Fresh<'_>], &[Change<'_>]),
+    spent: &mut [Option<Spent>],
+    tallies: &mut [Tally],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    const ACTION: &str = "make room for entries";
+    for (number, spent) in spent.iter_mut().enumerate() {
+        let Some(spent) = spent else { continue };
+        let feed = fresh[number].verdict.report.feed;
+        if spent.wants_count(quota) {
+            let count = sqlx::query_scalar("SELECT count(*) FROM entry_identities WHERE feed_id = ?1").bind(feed.0);
+            let rows: i64 = count.fetch_one(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+            spent.counted(rows.cast_unsigned());
         }
-        Ok(())
+        let (excess, mut gone) = (spent.excess(quota), Vec::<i64>::new());
+        if excess > 0 {
+            let kept = serde_json::json!(verdicts::stored_forms(changes, number)).to_string();
+            let delete = sqlx::query_scalar(include_str!("quota_identities.sql")).bind(feed.0).bind(kept);
+            let there = serde_json::json!(verdicts::still_there(&fresh[number])).to_string();
+            gone = delete
+                .bind(excess.cast_signed())
+                .bind(there)
+                .fetch_all(&mut *tx)
+                .await
+                .map_err(StoreError::on(ACTION))?;
+            let delete = sqlx::query("DELETE FROM entries WHERE seq IN (SELECT value FROM json_each(?1))")
+                .bind(serde_json::json!(gone).to_string());
+            let deleted = delete.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+            tallies[number].more -= deleted.rows_affected().cast_signed();
+        }
+        spent.settled(gone.len() as u64, now);
     }
+    Ok(())
 }
 
 async fn rows_before(on: &mut SqliteConnection, verdicts: &[Verdict]) -> Result<Vec<Before>, StoreError> {
