@@ -23,7 +23,7 @@ use common::report::Outcome;
 use tokio::time::Instant;
 
 use crate::decode::Codings;
-use crate::document::{Announced, Answer};
+use crate::document::{Answer, HubLinks};
 use crate::redirect::Chain;
 pub use fetched::{Fetched, Hops};
 use shared::Shared;
@@ -67,7 +67,7 @@ impl FetchFeed for Fetcher {
             stored: Validators::default(),
             known_hash: Some(PARTLY_READ),
             known: job.known.clone(),
-            announced: Announced::default(),
+            announced: HubLinks::default(),
             // It holds what is new, and perhaps nothing else.
             delta: true,
         };

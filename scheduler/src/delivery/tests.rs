@@ -355,7 +355,7 @@ async fn quick_targets_that_fall_silent_together_leave_the_quick_lane_to_the_oth
         let request = DeliveryRequest { url: "https://a.example/".parse().unwrap(), fields: Vec::new(), body: None };
         waiting.spawn(async move {
             let mut slot = attempts.lanes.lane(Way::Quick).enter(Way::Quick).await.unwrap();
-            attempts.answered(&silent, request, &mut slot).await
+            attempts.lanes.answered(&silent, request, &mut slot).await
         });
         tokio::task::yield_now().await;
     }

@@ -151,7 +151,7 @@ impl Fetch<'_> {
         let received = self.hops.clock.now();
         self.fetched.last_sent = sent;
         if let (Some(trace), Some(request)) = (&mut self.trace, shown) {
-            let answer = response.as_ref().ok().map(|answered| trace::Head::of(&answered.response));
+            let answer = response.as_ref().ok().map(|answered| trace::ResponseHead::of(&answered.response));
             let took = self.started.elapsed().saturating_sub(before);
             trace.push(Exchange { url: url.clone(), request, answer, after: before, took });
         }

@@ -14,7 +14,7 @@ use super::change::run_to_completion;
 use super::pings;
 use crate::error::ApiError;
 use crate::state::{Api, State};
-use crate::visitors::Caller;
+use crate::visitors::Visitor;
 
 /// Bytes of a request.
 pub(super) const MAX_BYTES: usize = 16 * 1024;
@@ -48,7 +48,7 @@ impl Fields {
 pub(super) async fn request(
     State(api): State<Api>,
     Extension(who): Extension<Who>,
-    caller: Caller,
+    caller: Visitor,
     request: Request,
 ) -> Result<Response, ApiError> {
     let access = api.ops.config.delivery.hub;
@@ -117,7 +117,7 @@ fn read(fields: &Fields, by: String) -> Result<HubRequest, HubRefusal> {
 }
 
 /// Handles a publisher's announcement that feeds have something new: a ping.
-async fn published(api: &Api, caller: Caller, fields: &Fields) -> Result<Response, ApiError> {
+async fn published(api: &Api, caller: Visitor, fields: &Fields) -> Result<Response, ApiError> {
     if let Some(refusal) = pings::too_often(api, caller) {
         return Ok(refusal);
     }
