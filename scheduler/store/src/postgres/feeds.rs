@@ -14,13 +14,11 @@ use sqlx::{Connection, PgConnection};
 use super::connection::{in_transaction, on_connection};
 use super::urls::lock_urls;
 use super::{PostgresStore, column, list, moves, news, numbers};
+use crate::columns::{CHUNK, added_terms, interval_millis, pack_archive, pack_calm, pack_labels, pack_terms};
 use crate::hub::hub_feeds;
 use crate::listing;
 use crate::news::{News, ids_of_new};
-use crate::row::{
-    CHUNK, FeedRow, PlaceColumns, added_terms, feed_columns, interval_millis, pack_archive, pack_calm, pack_labels,
-    pack_terms, push_column, readable,
-};
+use crate::row::{FeedRow, PlaceColumns, feed_columns, push_column, readable};
 use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
     StoreError, Unmove, Unmoved, VersionedChanges, Wakes, history,

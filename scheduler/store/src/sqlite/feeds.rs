@@ -15,12 +15,10 @@ use sqlx::{FromRow, Row, Sqlite, SqliteConnection, Transaction};
 use super::batch::{Batch, id_list};
 use super::list::View;
 use super::{SqliteStore, moves, news};
+use crate::columns::{CHUNK, added_terms, interval_millis, pack_archive, pack_calm, pack_labels, pack_terms};
 use crate::hub::hub_feeds;
 use crate::news::{News, ids_of_new};
-use crate::row::{
-    CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_archive, pack_calm, pack_labels, pack_terms,
-    push_column, readable,
-};
+use crate::row::{FeedRow, PlaceColumns, push_column, readable};
 use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
     StoreError, Unmove, Unmoved, VersionedChanges, Wakes, history, listing,
