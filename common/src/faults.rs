@@ -3,7 +3,7 @@
 //! Calls are counted from zero over everything that shares one [`Faults`], so that a test can run the same life once for
 //! each k.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,6 +38,7 @@ pub struct Faults {
     calls: AtomicUsize,
     planned: Mutex<BTreeMap<usize, Fault>>,
     struck: Mutex<Vec<(usize, &'static str, Fault)>>,
+    away: Mutex<HashSet<HostKey>>,
 }
 
 impl Faults {
@@ -54,6 +55,15 @@ impl Faults {
     /// Returns the faults that struck so far: the call's number, its name, and what happened.
     pub fn struck(&self) -> Vec<(usize, &'static str, Fault)> {
         crate::lock(&self.struck).clone()
+    }
+
+    /// The part of a gate that keeps these hosts is away, as one master of several may be; the part of all others answers.
+    pub fn part_away(&self, hosts: impl IntoIterator<Item = HostKey>) {
+        *crate::lock(&self.away) = hosts.into_iter().collect();
+    }
+
+    fn is_away(&self, host: &HostKey) -> bool {
+        crate::lock(&self.away).contains(host)
     }
 
     async fn around<T, E>(
@@ -101,6 +111,10 @@ fn gate_error() -> GateError {
     GateError::Backend { action: "be used by this test", source: "a planned fault".into() }
 }
 
+fn part_error() -> GateError {
+    GateError::PartAway { action: "be used by this test", source: "its server is away".into() }
+}
+
 fn queue_error() -> QueueError {
     QueueError::backend("be used by this test", "a planned fault")
 }
@@ -132,7 +146,9 @@ impl HostGate for Faulty<dyn HostGate> {
     }
 
     async fn hold(&self, holds: &[(HostKey, Timestamp)], now: Timestamp) -> Result<(), GateError> {
-        self.faults.around("hold", gate_error, self.seam.hold(holds, now)).await
+        let (away, holds): (Vec<_>, Vec<_>) = holds.iter().cloned().partition(|(host, _)| self.faults.is_away(host));
+        self.faults.around("hold", gate_error, self.seam.hold(&holds, now)).await?;
+        if away.is_empty() { Ok(()) } else { Err(part_error()) }
     }
 
     async fn block(&self, host: &HostKey, until: Option<Timestamp>, now: Timestamp) -> Result<(), GateError> {

@@ -29,3 +29,13 @@ pub enum BackendError {
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
+
+impl BackendError {
+    /// Returns whether only a part of the gate or the schedule is away, so that what concerns the others can go on.
+    pub(crate) fn is_part_away(&self) -> bool {
+        matches!(
+            self,
+            BackendError::Gate(GateError::PartAway { .. }) | BackendError::Schedule(ScheduleError::PartAway { .. })
+        )
+    }
+}

@@ -1,13 +1,20 @@
 //! Whether the host gate lets requests start, as this scheduler saw it last.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use common::host::HostKey;
+use common::host_gate::{GateError, HostGate};
 use common::time::Timestamp;
 
-/// Shared by the loop that opens the gate and the code that reports it.
+/// Shared by the loop that opens the gate, those that hold hosts, and the code that reports it.
 #[derive(Debug, Default)]
-pub struct GateState(Mutex<Option<Closed>>);
+pub struct GateState {
+    closed: Mutex<Option<Closed>>,
+    /// A part of it was away when holds were put on it.
+    holds_wait: AtomicBool,
+}
 
 /// Why no request starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +64,35 @@ impl GateState {
         closed.is_none()
     }
 
+    /// Puts holds on the gate that are stored already. Those of a part that is away are loaded from the store as soon as it is back.
+    pub(crate) async fn hold_stored(
+        &self,
+        gate: &dyn HostGate,
+        holds: &[(HostKey, Timestamp)],
+        now: Timestamp,
+    ) -> Result<(), GateError> {
+        match gate.hold(holds, now).await {
+            Err(GateError::PartAway { .. }) => {
+                self.holds_wait.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            held => held,
+        }
+    }
+
+    /// Returns whether stored holds wait for a part that was away; from now on none do. Called before they are loaded: one that is
+    /// stored meanwhile waits for the next loading.
+    pub(crate) fn take_waiting_holds(&self) -> bool {
+        self.holds_wait.swap(false, Ordering::Relaxed)
+    }
+
+    /// They could not be loaded.
+    pub(crate) fn holds_still_wait(&self) {
+        self.holds_wait.store(true, Ordering::Relaxed);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Closed>> {
-        common::lock(&self.0)
+        common::lock(&self.closed)
     }
 }
 

@@ -30,7 +30,7 @@ use crate::error::BackendError;
 use crate::poll::retire::retire;
 use crate::poll::subject::{band, rank};
 use crate::poll::{archive, new_rules, open_minutes};
-use crate::schedule::{Band, Claim, Parking, Schedule, Slot};
+use crate::schedule::{Band, Claim, Parking, Schedule, ScheduleError, Slot};
 use store::{JobRow, Store};
 
 /// Turns due feeds into jobs.
@@ -167,9 +167,12 @@ impl Dispatcher {
         let is_woken = |row: &JobRow| row.wake_at.is_some_and(|wake| wake <= now);
         let (woken, others): (Vec<_>, Vec<_>) = due.into_iter().partition(|(row, _)| is_woken(row));
         let slot = |(row, _): &(JobRow, Claim)| Slot { feed: row.id, due_at: now.after(PAUSED_RETRY), band: band(row) };
-        self.schedule.put(&others.iter().map(slot).collect::<Vec<_>>(), now).await?;
+        self.schedule
+            .put(&others.iter().map(slot).collect::<Vec<_>>(), now)
+            .await
+            .or_else(ScheduleError::unless_part_away)?;
         let idle: Vec<_> = others.into_iter().filter_map(|(_, claim)| Some((claim.parked_at?, now))).collect();
-        self.schedule.unpark(&idle).await?;
+        self.schedule.unpark(&idle).await.or_else(ScheduleError::unless_part_away)?;
         Ok(woken)
     }
 
@@ -201,8 +204,8 @@ impl Dispatcher {
         let Sorted { mut dead, mut early, due, idle } = sort(claims, rows, now);
         self.keep_unreadable(&mut dead, &mut early, now).await?;
         retire(&*self.store, &*self.schedule, &self.rules.get(), &dead, now).await?;
-        self.schedule.put(&early, now).await?;
-        self.schedule.unpark(&idle).await?;
+        self.schedule.put(&early, now).await.or_else(ScheduleError::unless_part_away)?;
+        self.schedule.unpark(&idle).await.or_else(ScheduleError::unless_part_away)?;
         let due = self.woken(due, now).await?;
         let (rules, price) = (self.rules.get(), self.condition.price.get());
         let config = self.condition.config.get();
@@ -278,8 +281,8 @@ impl Dispatcher {
                 }
             }
         }
-        self.schedule.park(&parkings).await?;
-        self.schedule.unpark(&wide).await?;
+        self.schedule.park(&parkings).await.or_else(ScheduleError::unless_part_away)?;
+        self.schedule.unpark(&wide).await.or_else(ScheduleError::unless_part_away)?;
         self.condition.proofs.sign(&mut jobs, &*self.store, now).await?;
         let (published, failure) = self.publish(&jobs, now).await;
         // Those that are in the queue are hidden for as long as they need, whatever the outcome of the others: until a
@@ -289,7 +292,7 @@ impl Dispatcher {
             hidden.entry(job.expires.after(self.config.scheduler.fetch_lease)).or_default().push(job.feed);
         }
         for (until, feeds) in hidden {
-            self.schedule.extend(&feeds, until).await?;
+            self.schedule.extend(&feeds, until).await.or_else(ScheduleError::unless_part_away)?;
         }
         failure.map_or(Ok(published.len()), Err)
     }

@@ -60,10 +60,17 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// How long the queue may take to say how many reports wait. The store has its own limit.
 const DEPTH_PATIENCE: Duration = Duration::from_secs(5);
 
+/// A delivery in hand.
+struct Taken {
+    delivery: Delivery<FetchReport>,
+    /// Some of its reports were taken out: it returns to the queue, and those that are settled are out of date when it comes again.
+    returns: bool,
+}
+
 /// Deliveries that will be settled together.
 #[derive(Default)]
 struct Gathered {
-    deliveries: Vec<Delivery<FetchReport>>,
+    deliveries: Vec<Taken>,
     size: Size,
 }
 
@@ -86,9 +93,9 @@ impl Size {
 }
 
 impl Gathered {
-    fn take(&mut self, delivery: Delivery<FetchReport>) {
-        self.size.add(&delivery);
-        self.deliveries.push(delivery);
+    fn take(&mut self, taken: Taken) {
+        self.size.add(&taken.delivery);
+        self.deliveries.push(taken);
     }
 
     fn is_full(&self) -> bool {
@@ -97,7 +104,7 @@ impl Gathered {
 
     /// Returns when the oldest of them arrived.
     fn arrived(&self) -> Option<Instant> {
-        self.deliveries.iter().map(|delivery| delivery.arrived).min()
+        self.deliveries.iter().map(|taken| taken.delivery.arrived).min()
     }
 }
 
@@ -243,21 +250,33 @@ impl Intake {
             }
         }
         let reports = taken.iter().flat_map(|delivery| &delivery.items);
-        let Err(failure) = self.results.hold_hosts(reports, now).await else {
-            return taken.into_iter().for_each(|delivery| state.gathered.take(delivery));
+        let part_away = match self.results.hold_hosts(reports, now).await {
+            Err(error) if !error.is_part_away() => return self.note(state, Err(error)),
+            held => held.is_err(),
         };
-        let mut failure = Some(failure);
-        // A part of the gate may be away. What needs no hold there does not wait for it; the others return to the queue.
-        for delivery in taken {
-            if self.results.hold_hosts(delivery.items.iter(), now).await.is_ok() {
-                failure = None;
-                state.gathered.take(delivery);
+        for mut delivery in taken {
+            let returns = part_away && self.take_out_unheld(&mut delivery.items, now).await;
+            // One without any report left returns at once.
+            if !returns || !delivery.items.is_empty() {
+                state.gathered.take(Taken { delivery, returns });
             }
         }
-        match failure {
-            Some(error) => self.note(state, Err(error)),
-            None => state.rest_until = Instant::now() + PART_AWAY_REST,
+        if part_away {
+            state.rest_until = Instant::now() + PART_AWAY_REST;
         }
+    }
+
+    /// Takes out the reports whose holds the gate does not take while a part of it is away; the others do not wait for them. Returns
+    /// whether there are any.
+    async fn take_out_unheld(&self, items: &mut Vec<FetchReport>, now: Timestamp) -> bool {
+        let mut held = Vec::with_capacity(items.len());
+        for report in &*items {
+            held.push(self.results.hold_hosts(std::iter::once(report), now).await.is_ok());
+        }
+        let mut held = held.into_iter();
+        let count = items.len();
+        items.retain(|_| held.next().unwrap_or_default());
+        items.len() < count
     }
 
     /// Begins to settle what was gathered.
@@ -266,7 +285,7 @@ impl Intake {
             return self.pause_until_schedule_answers(state, clock, stop).await;
         };
         let Gathered { deliveries, size: Size { reports, .. } } = std::mem::take(&mut state.gathered);
-        let expires = self.expires(deliveries.iter().map(|delivery| delivery.arrived).min());
+        let expires = self.expires(deliveries.iter().map(|taken| taken.delivery.arrived).min());
         let results = Arc::clone(&self.results);
         state.settled_soon += reports;
         state.settling.spawn(async move {
@@ -303,13 +322,22 @@ impl Intake {
         }
     }
 
-    /// Remembers whether reports can be stored. After lasting failures the loop rests a little, and nothing is claimed.
+    /// Remembers whether reports can be stored. After lasting failures the loop rests a little, and nothing is claimed. While only a
+    /// part of the gate or the schedule is away, claims continue: the feeds of that part cannot be fetched, and their reports wait.
     fn note(&self, state: &mut State, settled: Result<(), BackendError>) {
         let storing = &self.results.condition.storing;
         let Err(error) = settled else {
             state.failures = 0;
             return;
         };
+        if error.is_part_away() {
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "reports for a part that is away are tried again"
+            );
+            state.rest_until = Instant::now() + PART_AWAY_REST;
+            return;
+        }
         state.failures += 1;
         // A connection that broke is one failure; its reports are in the queue again.
         if state.failures < LASTING {
@@ -372,18 +400,18 @@ fn finished<T>(ended: Result<T, JoinError>) -> Option<T> {
     }
 }
 
-/// Settles deliveries together and acks them. A batch that is not settled in time returns to the queue.
+/// Settles deliveries together and acks those that are complete. A batch that is not settled in time returns to the queue.
 async fn settle_deliveries(
     results: &Results,
-    deliveries: Vec<Delivery<FetchReport>>,
+    deliveries: Vec<Taken>,
     expires: Instant,
     now: Timestamp,
 ) -> Result<(), BackendError> {
-    let (mut reports, mut receipts) = (Vec::new(), Vec::new());
-    for delivery in deliveries {
+    let (mut reports, mut receipts, mut returned) = (Vec::new(), Vec::new(), Vec::new());
+    for Taken { delivery, returns } in deliveries {
         let (items, receipt) = delivery.into_parts();
         reports.extend(items);
-        receipts.push(receipt);
+        if returns { &mut returned } else { &mut receipts }.push(receipt);
     }
     let settled = tokio::time::timeout_at(expires, results.settle(reports, now)).await;
     settled.map_err(|_| BackendError::TooSlow(results.config.fetch.deadline()))??;
@@ -413,7 +441,7 @@ mod tests {
         let (queue, mut gathered) = (MemoryQueue::new(usize::MAX), Gathered::default());
         for _ in 0..messages {
             queue.publish(std::slice::from_ref(&report)).await.unwrap();
-            gathered.take(queue.receive().await.unwrap());
+            gathered.take(Taken { delivery: queue.receive().await.unwrap(), returns: false });
         }
         gathered
     }

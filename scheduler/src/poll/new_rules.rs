@@ -9,7 +9,7 @@ use common::url::FeedId;
 
 use crate::error::BackendError;
 use crate::poll::subject::{draw, planned_subject};
-use crate::schedule::{Band, Claim, Schedule, Slot};
+use crate::schedule::{Band, Claim, Schedule, ScheduleError, Slot};
 use store::{FeedChange, JobRow, Store, StoreError};
 
 /// What a dispatcher claimed and may poll.
@@ -53,9 +53,9 @@ pub(crate) async fn replanned(
         Err(StoreError::Outdated) => return Ok(due),
         changed => changed?,
     };
-    schedule.put(&put_off, now).await?;
+    schedule.put(&put_off, now).await.or_else(ScheduleError::unless_part_away)?;
     let (gone, due): (Due, Due) = due.into_iter().partition(|(row, _)| put_off.iter().any(|slot| slot.feed == row.id));
     let idle: Vec<_> = gone.into_iter().filter_map(|(_, claim)| Some((claim.parked_at?, now))).collect();
-    schedule.unpark(&idle).await?;
+    schedule.unpark(&idle).await.or_else(ScheduleError::unless_part_away)?;
     Ok(due)
 }

@@ -11,7 +11,7 @@ use common::url::FeedId;
 
 use crate::error::BackendError;
 use crate::poll::subject::{band, rank};
-use crate::schedule::{Claim, Parking, Schedule, Slot};
+use crate::schedule::{Claim, Parking, Schedule, ScheduleError, Slot};
 use store::JobRow;
 
 /// What a dispatcher claimed and may poll.
@@ -45,8 +45,8 @@ pub(crate) async fn waiting(
             None => slots.push(Slot { feed: row.id, due_at: open, band: band(&row) }),
         }
     }
-    schedule.put(&slots, now).await?;
-    schedule.park(&parkings).await?;
+    schedule.put(&slots, now).await.or_else(ScheduleError::unless_part_away)?;
+    schedule.park(&parkings).await.or_else(ScheduleError::unless_part_away)?;
     Ok(at_once)
 }
 

@@ -58,7 +58,7 @@ impl HostReports<'_> {
             }
         }
         self.metrics.hosts_refusing.set(i64::try_from(self.condition.refusals.list().len()).unwrap_or(i64::MAX));
-        Ok(self.gate.hold(&holds, now).await?)
+        Ok(self.condition.gate.hold_stored(self.gate, &holds, now).await?)
     }
 
     /// Stores the refusal. Returns the end of the host's rest; `None` if another scheduler has heard it answer.

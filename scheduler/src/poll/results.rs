@@ -162,8 +162,7 @@ impl Results {
             let gap = rules.limits_of(&host).gap;
             (host, started.after(gap))
         });
-        self.schedule.unpark(&free.collect::<Vec<_>>()).await?;
-        Ok(())
+        Ok(self.schedule.unpark(&free.collect::<Vec<_>>()).await.or_else(ScheduleError::unless_part_away)?)
     }
 
     /// A stale report still proves that its server got a request. When that request came after the one that the feed was planned
@@ -430,7 +429,7 @@ impl Results {
                 }
             }
         }
-        self.gate.hold(&holds, now).await?;
+        self.condition.gate.hold_stored(&*self.gate, &holds, now).await?;
         self.put(&slots, now).await?;
         retire(&*self.store, &*self.schedule, &self.rules.get(), &dead, now).await
     }

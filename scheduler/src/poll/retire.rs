@@ -6,7 +6,7 @@ use common::url::FeedId;
 
 use crate::error::BackendError;
 use crate::poll::subject::slot;
-use crate::schedule::{Schedule, Slot};
+use crate::schedule::{Schedule, ScheduleError, Slot};
 use store::Polls;
 
 /// Takes feeds out of the schedule that are not to be polled, except those that were pinged meanwhile: while a feed is
@@ -21,7 +21,7 @@ pub(crate) async fn retire<Store: Polls + ?Sized>(
     if feeds.is_empty() {
         return Ok(());
     }
-    schedule.remove(feeds).await?;
+    schedule.remove(feeds).await.or_else(ScheduleError::unless_part_away)?;
     let wanted = store.states_for(feeds).await?;
     let slots: Vec<Slot> = wanted.iter().filter_map(|feed| Some(slot(rules, feed, feed.due()?))).collect();
     schedule.lower(&slots, now).await?;

@@ -65,10 +65,16 @@ impl Reconciler {
         while common::sleep_or_stop(LOSS_CHECK, stop).await {
             let open = opening.note(self.open_gate_on_time(clock).await);
             self.metrics.gate_open.set(i64::from(self.condition.gate.closed().is_none()));
-            if open == Some(true) && clock.now().is_time_again(refreshed, REFRESH_HOLDS) {
-                let now = clock.now();
-                if refreshing.note(self.load_holds(clock).await).is_some() {
-                    refreshed = now;
+            if open != Some(true) {
+                continue;
+            }
+            let now = clock.now();
+            let waited = self.condition.gate.take_waiting_holds();
+            if waited || now.is_time_again(refreshed, REFRESH_HOLDS) {
+                match refreshing.note(self.load_holds(clock).await) {
+                    Some(()) => refreshed = now,
+                    None if waited => self.condition.gate.holds_still_wait(),
+                    None => {}
                 }
             }
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use common::config::ServerConfig;
+use common::faults::Faults;
 use common::queue::{Delivery, QueueDepth, QueueError};
 use common::redis::RedisServer;
 use tokio::time::Instant;
@@ -86,7 +87,7 @@ async fn until(mut condition: impl AsyncFnMut() -> bool) {
 
 async fn over(store: Arc<dyn Store>, reports: Arc<Faulty>, config: Config) -> Fleet {
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
-    Fleet::with_reports(config, store, clock, Timestamp::EPOCH, reports).await
+    Fleet::with(config, store, clock, Arc::new(MemoryGate::new(Timestamp::EPOCH)), reports).await
 }
 
 async fn memory() -> Arc<SqliteStore> {
@@ -166,6 +167,70 @@ async fn a_hold_is_on_the_gate_before_its_report_can_be_settled() {
         other.execute_batch("ROLLBACK").unwrap();
     })
     .await;
+}
+
+#[tokio::test]
+async fn only_reports_whose_holds_a_part_that_is_away_must_take_wait_for_it_and_claims_continue() {
+    let faults = Faults::at([]);
+    let gate: Arc<dyn HostGate> = Arc::new(MemoryGate::new(Timestamp::EPOCH));
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let reports = Arc::new(Faulty::new());
+    let gate = Arc::new(common::faults::Faulty::new(gate, &faults));
+    let fleet = Fleet::with(config(), memory().await, clock, gate, reports.clone()).await;
+    let [held, free] = [fleet.add("http://held.example/").await, fleet.add("http://free.example/").await];
+    let mut batch = Vec::new();
+    for job in fleet.dispatched().await {
+        let throttled = Outcome::Throttled { retry_after: None };
+        batch.push(fleet.work(&job, if job.feed == held { throttled } else { not_modified() }).await);
+    }
+    let version = batch[0].version;
+    faults.part_away([fleet.feed(held).await.host]);
+    // In one message: what belongs to other parts is settled, and what does not comes again.
+    reports.publish(&batch).await.unwrap();
+    let now = fleet.clock.now();
+    settling(&fleet, async {
+        until(async || fleet.feed(free).await.version > version).await;
+        until(async || reports.received.load(Ordering::SeqCst) >= 5).await;
+        assert!(fleet.ops.condition.storing.works(), "only a part is away");
+        let unsettled = fleet.feed(held).await;
+        assert_eq!((unsettled.version, unsettled.state.last_polled), (version, None));
+        assert_eq!(fleet.ops.gate.held(now).await.unwrap(), 0);
+        let next = fleet.add("http://next.example/").await;
+        assert_eq!(fleet.dispatched_ids().await, [next], "claims continue");
+        faults.part_away([]);
+        until(async || fleet.feed(held).await.version > version).await;
+    })
+    .await;
+    assert_eq!(fleet.ops.gate.held(now).await.unwrap(), 1);
+    assert_eq!(reports.depth().await.unwrap().items, 0);
+}
+
+#[tokio::test]
+async fn a_stored_hold_that_a_part_could_not_take_is_put_on_it_as_soon_as_it_is_back() {
+    let faults = Faults::at([]);
+    let gate: Arc<dyn HostGate> = Arc::new(MemoryGate::new(Timestamp::EPOCH));
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let gate = Arc::new(common::faults::Faulty::new(gate, &faults));
+    let fleet = Fleet::with(config(), memory().await, clock, gate, Arc::new(Faulty::new())).await;
+    let id = fleet.add("http://held.example/").await;
+    let job = &fleet.dispatched().await[0];
+    let throttled = fleet.work(job, Outcome::Throttled { retry_after: None }).await;
+    let (host, now) = (fleet.feed(id).await.host, fleet.clock.now());
+    // The part went away after the report was received.
+    faults.part_away([host]);
+    fleet.settle(throttled).await;
+    assert_eq!(fleet.ops.gate.held(now).await.unwrap(), 0);
+    let stop = CancellationToken::new();
+    let reconciled = fleet.reconciler.run(&*fleet.clock, &stop);
+    let back = async {
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        assert_eq!(fleet.ops.gate.held(now).await.unwrap(), 0, "it is still away");
+        faults.part_away([]);
+        until(async || fleet.ops.gate.held(now).await.unwrap() == 1).await;
+        stop.cancel();
+    };
+    let (_, back) = tokio::join!(reconciled, tokio::time::timeout(Duration::from_secs(30), back));
+    back.expect("before the stored holds are loaded anyway");
 }
 
 #[tokio::test]

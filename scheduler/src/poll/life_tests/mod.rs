@@ -20,6 +20,7 @@ use std::time::Duration;
 use common::config::Config;
 use common::document::Validators;
 use common::feed::Feed;
+use common::host_gate::HostGate;
 use common::host_gate::memory::MemoryGate;
 use common::job::FetchJob;
 use common::metrics::Metrics;
@@ -70,24 +71,19 @@ impl Fleet {
     /// Returns a process that finds this store: schedule, gate and queues are empty.
     async fn over(config: Config, store: Arc<dyn Store>, clock: Arc<ManualClock>, born: Timestamp) -> Self {
         let reports = Arc::new(MemoryQueue::new(1 << 20));
-        Self::with_reports(config, store, clock, born, reports).await
+        Self::with(config, store, clock, Arc::new(MemoryGate::new(born)), reports).await
     }
 
-    /// The same, with this queue of reports.
-    async fn with_reports(
+    /// The same, with this gate and this queue of reports.
+    async fn with(
         config: Config,
         store: Arc<dyn Store>,
         clock: Arc<ManualClock>,
-        born: Timestamp,
+        gate: Arc<dyn HostGate>,
         reports: Arc<dyn Queue<FetchReport>>,
     ) -> Self {
         let jobs = Arc::new(MemoryQueue::new(1 << 20));
-        let backends = Backends {
-            gate: Arc::new(MemoryGate::new(born)),
-            jobs: jobs.clone(),
-            reports: reports.clone(),
-            ..Backends::in_memory(store)
-        };
+        let backends = Backends { gate, jobs: jobs.clone(), reports: reports.clone(), ..Backends::in_memory(store) };
         let clock_for_all: Arc<dyn Clock> = clock.clone();
         let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &clock_for_all);
         let Scheduler { ops, dispatcher, results, intake, reconciler, .. } = scheduler;

@@ -59,9 +59,13 @@ pub(super) async fn claim(
     }
     // What some shards claimed is claimed, whatever the outcome of the others.
     match failure {
-        Some(error) if !answered => Err(error),
-        _ => Ok(claims),
+        Some(error) if !answered => return Err(error),
+        Some(error) => {
+            tracing::debug!(error = &error as &dyn std::error::Error, "a part of the schedule claimed nothing");
+        }
+        None => {}
     }
+    Ok(claims)
 }
 
 async fn claim_shard(
