@@ -8,6 +8,7 @@
 mod ask;
 mod fetched;
 mod head_first;
+mod progress;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -26,8 +27,9 @@ use crate::decode::Codings;
 use crate::document::{Answer, HubLinks};
 use crate::redirect::Chain;
 pub use fetched::{Fetched, Hops};
+use progress::Fetch;
 use shared::Shared;
-use way::{Fetch, start_of};
+use way::start_of;
 
 use crate::setup::{FetchSetup, FetchSetupError};
 use crate::trace::Exchange;
@@ -123,7 +125,7 @@ impl Fetcher {
             patience: hops.patience,
             search: None,
         };
-        let outcome = fetch.run().await;
-        fetch.finish(outcome)
+        let outcome = way::run(&mut fetch).await;
+        way::finish(fetch, outcome)
     }
 }
