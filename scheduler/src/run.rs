@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use common::bot_auth::BotKey;
-use common::config::Config;
+use common::config::{Config, shared_hash};
 use common::host_gate::HostGate;
 use common::host_gate::memory::MemoryGate;
 use common::job::FetchJob;
@@ -114,7 +114,7 @@ impl Scheduler {
             metrics.clone(),
         );
         let orders = Arc::new(orders);
-        metrics.config_hash.with_label_values(&[&config.shared_hash()]).set(1);
+        metrics.config_hash.with_label_values(&[&shared_hash(&config)]).set(1);
         metrics.config_reload_successful.set(1);
         let secrets = Arc::new(Keyring::new(&config.secrets));
         let wishes = Arc::new(Wishes::new(config.clone(), secrets.clone()));

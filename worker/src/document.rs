@@ -30,14 +30,14 @@ pub(crate) struct Answer {
     /// Of the job.
     pub(crate) known: KnownEntries,
     /// What the head announces: before what the body does.
-    pub(crate) announced: Announced,
+    pub(crate) announced: HubLinks,
     /// The body holds only what is new since then.
     pub(crate) delta: bool,
 }
 
 /// The links of a response's head that name its hub (WebSub, section 4).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Announced {
+pub(crate) struct HubLinks {
     /// The first `rel=hub`.
     pub(crate) hub: Option<String>,
     /// The first `rel=self`.
@@ -345,7 +345,7 @@ mod tests {
             stored: Validators { etag: Some("\"old\"".to_owned()), ..Validators::default() },
             known_hash: None,
             known: KnownEntries::default(),
-            announced: Announced::default(),
+            announced: HubLinks::default(),
         }
     }
 

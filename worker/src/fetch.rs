@@ -8,6 +8,7 @@
 mod ask;
 mod fetched;
 mod head_first;
+mod progress;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -23,11 +24,12 @@ use common::report::Outcome;
 use tokio::time::Instant;
 
 use crate::decode::Codings;
-use crate::document::{Announced, Answer};
+use crate::document::{Answer, HubLinks};
 use crate::redirect::Chain;
 pub use fetched::{Fetched, Hops};
+use progress::Fetch;
 use shared::Shared;
-use way::{Fetch, start_of};
+use way::start_of;
 
 use crate::setup::{FetchSetup, FetchSetupError};
 use crate::trace::Exchange;
@@ -67,7 +69,7 @@ impl FetchFeed for Fetcher {
             stored: Validators::default(),
             known_hash: Some(PARTLY_READ),
             known: job.known.clone(),
-            announced: Announced::default(),
+            announced: HubLinks::default(),
             // It holds what is new, and perhaps nothing else.
             delta: true,
         };
@@ -123,7 +125,7 @@ impl Fetcher {
             patience: hops.patience,
             search: None,
         };
-        let outcome = fetch.run().await;
-        fetch.finish(outcome)
+        let outcome = way::run(&mut fetch).await;
+        way::finish(fetch, outcome)
     }
 }

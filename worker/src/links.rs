@@ -4,14 +4,14 @@ use common::url::FeedUrl;
 use http::header::{self, HeaderMap};
 use url::Url;
 
-use crate::document::Announced;
+use crate::document::HubLinks;
 
 /// The maximum number of links of one response that are looked at.
 const MOST_LINKS: usize = 64;
 
 /// Returns the first hub and the first self link, made absolute. A link of another document (`anchor`) says nothing of this one.
-pub(crate) fn announced(headers: &HeaderMap, url: &Url) -> Announced {
-    let mut announced = Announced::default();
+pub(crate) fn announced(headers: &HeaderMap, url: &Url) -> HubLinks {
+    let mut announced = HubLinks::default();
     let fields = headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok());
     for link in fields.flat_map(Links).take(MOST_LINKS) {
         let target = || {
@@ -98,7 +98,7 @@ mod tests {
         for field in fields {
             headers.append(header::LINK, HeaderValue::from_str(field).unwrap());
         }
-        let Announced { hub, self_link } = announced(&headers, &"https://a.example/b/feed".parse().unwrap());
+        let HubLinks { hub, self_link } = announced(&headers, &"https://a.example/b/feed".parse().unwrap());
         (hub, self_link)
     }
 

@@ -14,7 +14,7 @@ pub struct Exchange {
     /// The request's fields, in the order in which they were made; `Host` is added on the way.
     pub request: Vec<Field>,
     /// The answer's head; `None` when none came.
-    pub answer: Option<Head>,
+    pub answer: Option<ResponseHead>,
     /// From the fetch's start to this request: waiting for the host, and the hops before.
     pub after: Duration,
     /// From the request to the end of the answer's head, dialling included.
@@ -23,7 +23,7 @@ pub struct Exchange {
 
 /// The head of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ResponseHead {
     /// Its status.
     pub status: u16,
     /// The protocol, such as `HTTP/1.1`.
@@ -44,7 +44,7 @@ pub(crate) fn fields(headers: &HeaderMap) -> Vec<Field> {
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
-impl Head {
+impl ResponseHead {
     /// An answer's.
     pub(crate) fn of<B>(response: &Response<B>) -> Self {
         let protocol = match response.version() {
@@ -52,6 +52,6 @@ impl Head {
             Version::HTTP_2 => "HTTP/2",
             _ => "HTTP/1.1",
         };
-        Head { status: response.status().as_u16(), protocol, fields: fields(response.headers()) }
+        ResponseHead { status: response.status().as_u16(), protocol, fields: fields(response.headers()) }
     }
 }

@@ -4,70 +4,24 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use super::host_rules::{check_host_rule, host_rule_key};
 use super::redis_url::RedisUrl;
+use super::refusal::{Refusal, Refusals};
 use super::servers;
 use super::{
     ApiConfig, CategoriesConfig, Config, DeliveryConfig, FailingConfig, FetchConfig, HubAccess, PenaltyConfig,
     PolicyConfig, SchedulerConfig, ServerConfig,
 };
-use crate::host::HostRule;
 use crate::labels::read_labels;
 use crate::secrets::{SecretsConfig, key_bytes};
 
 /// Shortest API token, in characters: a random one of this length cannot be guessed.
 const MIN_TOKEN_LENGTH: usize = 16;
 
-/// Most requests in flight at one host: the gate reads all of a host's slots for each request.
-const MOST_PARALLEL: u32 = 1_000;
-
 /// Most requests to subscribers in flight: each holds a request's body in memory, and needs a file descriptor.
 const MOST_DELIVERIES: usize = 10_000;
 /// With a longer gap a target would fall behind for ever.
 const LONGEST_TARGET_GAP: Duration = Duration::from_secs(60);
-
-/// Why a configuration is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The key to change.
-    pub key: String,
-    /// What is wrong and what would be accepted.
-    pub reason: String,
-}
-
-/// Collects refusals: each method adds one unless its condition holds.
-#[derive(Default)]
-struct Refusals(Vec<Refusal>);
-
-impl Refusals {
-    fn require(&mut self, holds: bool, key: &str, reason: impl FnOnce() -> String) {
-        if !holds {
-            self.0.push(Refusal { key: key.to_owned(), reason: reason() });
-        }
-    }
-
-    /// Adds one if there is a fault.
-    fn unless(&mut self, key: &str, fault: Option<String>) {
-        self.0.extend(fault.map(|reason| Refusal { key: key.to_owned(), reason }));
-    }
-
-    fn positive(&mut self, key: &str, value: Duration) {
-        self.require(!value.is_zero(), key, || "must be longer than nothing".to_owned());
-    }
-
-    fn parallel(&mut self, key: &str, value: u32) {
-        self.require(value <= MOST_PARALLEL, key, || format!("must be at most {MOST_PARALLEL}"));
-    }
-
-    fn at_least(&mut self, key: &str, value: usize, least: usize) {
-        self.require(value >= least, key, || format!("must be at least {least}"));
-    }
-
-    fn ordered(&mut self, low: (&str, Duration), high: (&str, Duration)) {
-        self.require(low.1 <= high.1, low.0, || {
-            format!("must not be longer than {} ({})", high.0, humantime::format_duration(high.1))
-        });
-    }
-}
 
 impl Config {
     /// Returns what is wrong with the values taken together; empty when all is well.
@@ -286,41 +240,6 @@ fn is_port_range(text: &str) -> bool {
         (Ok(low), Ok(high)) => 0 < low && low <= high,
         _ => false,
     }
-}
-
-/// Returns the name of a rule among the settings.
-pub(super) fn host_rule_key(domain: &str) -> String {
-    format!("host_rule.\"{domain}\"")
-}
-
-/// Neither a gap nor an interval is longer: to stop polling a host for ever, block it or remove its feeds.
-const LONGEST_RULE: Duration = Duration::from_secs(365 * 86_400);
-/// Characters of a rule's texts, at most.
-const LONGEST_TEXT: usize = 1_000;
-
-/// Returns what is wrong with a rule, by field; nothing when all is well.
-pub fn check_host_rule(rule: &HostRule) -> Vec<Refusal> {
-    let mut refusals = Refusals::default();
-    let domain = rule.domain();
-    let is_domain = !domain.is_empty() && domain.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]".contains(c));
-    refusals.require(is_domain && domain.len() <= 253, "match", || "must be a domain, such as example.com".into());
-    refusals.require(rule.burst != Some(0), "burst", || "must be at least 1".into());
-    refusals.require(rule.parallel != Some(0), "parallel", || "must be at least 1".into());
-    refusals.parallel("parallel", rule.parallel.unwrap_or(1));
-    refusals.require(rule.interval != Some(Duration::ZERO), "interval", || "must be longer than nothing".into());
-    for (field, value) in [("gap", rule.gap), ("interval", rule.interval), ("soft_for", rule.soft_for)] {
-        refusals.require(value <= Some(LONGEST_RULE), field, || "must not be longer than 365 days".into());
-    }
-    let soft = rule.soft_statuses.iter().all(|status| (400..=599).contains(status));
-    refusals.require(soft, "soft_statuses", || "must be statuses from 400 to 599".into());
-    let agent = rule.user_agent.as_deref().unwrap_or("-");
-    let sendable = !agent.is_empty() && agent.chars().all(|c| c == ' ' || c.is_ascii_graphic());
-    let sendable = sendable && agent.len() <= LONGEST_TEXT;
-    refusals.require(sendable, "user_agent", || "must be printable ASCII".into());
-    refusals.require(rule.reason.len() <= LONGEST_TEXT, "reason", || {
-        format!("must have at most {LONGEST_TEXT} characters")
-    });
-    refusals.0
 }
 
 fn check_failing(failing: &FailingConfig, refusals: &mut Refusals) {

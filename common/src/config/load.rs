@@ -8,8 +8,8 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::check::host_rule_key;
 use super::error::{ConfigError, Problem, Source};
+use super::host_rules::host_rule_key;
 use super::server::hosts_of;
 use super::{Config, DEFAULT_TOML, HostRule, default_table};
 use crate::suggest::{field_names, nearest};

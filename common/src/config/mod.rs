@@ -3,11 +3,15 @@
 
 #![expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 
+mod api;
 mod check;
 mod error;
+mod host_rules;
 mod load;
+mod policy;
 mod postgres;
 mod redis_url;
+mod refusal;
 mod server;
 mod servers;
 mod shared;
@@ -16,23 +20,28 @@ mod tls_files;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-pub use check::{Refusal, check_host_rule};
+pub use api::{ApiConfig, ApiRole, ApiToken, hash_of_token};
 pub use error::{ConfigError, Problem, Source};
+pub use host_rules::check_host_rule;
 pub use load::{Loaded, Setting, load, without_password};
+pub use policy::{
+    CategoriesConfig, CategoryA, CategoryB, CategoryC, CategoryD, FailingConfig, PenaltyConfig, PolicyConfig,
+    PolicyMode,
+};
 pub use postgres::{PostgresServer, SessionTarget};
 pub use redis_url::{RedisUrl, Service};
+pub use refusal::Refusal;
 pub use server::{ScheduleConfig, ServerConfig, hosts_of};
+pub use shared::shared_hash;
 pub use tls_files::{TlsFileError, TlsFiles};
 
 use crate::duration::text;
 use crate::host::{HostConfig, HostRule};
 use crate::secrets::SecretsConfig;
-use crate::time::Timestamp;
 
 /// The defaults, and the manual of every key.
 pub const DEFAULT_TOML: &str = include_str!("../config.default.toml");
@@ -90,167 +99,6 @@ pub struct Config {
 pub fn defaults() -> Config {
     let read = default_table().and_then(Table::try_into);
     read.expect("the compiled-in defaults are tested")
-}
-
-/// How base intervals are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PolicyMode {
-    /// By the posting rate, clamped to the category's `min` and `max`.
-    Adaptive,
-    /// NewsGator's: by the category alone.
-    Classes,
-}
-
-/// `[policy]`
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PolicyConfig {
-    pub mode: PolicyMode,
-    #[serde(with = "text")]
-    pub min_interval: Duration,
-    pub floor_by_consent: bool,
-    #[serde(with = "text")]
-    pub default_interval: Duration,
-    #[serde(with = "text")]
-    pub interval: Duration,
-    pub salt: f64,
-    pub hot_minutes: bool,
-    pub polls_per_second: f64,
-    pub price: f64,
-    #[serde(with = "text")]
-    pub hint_ceiling: Duration,
-    #[serde(with = "text")]
-    pub retry_after_ceiling: Duration,
-    #[serde(with = "text")]
-    pub blacklist_after: Duration,
-    pub move_sightings: u32,
-    #[serde(with = "text")]
-    pub move_after: Duration,
-    #[serde(with = "text")]
-    pub import_spread: Duration,
-    #[serde(with = "text")]
-    pub ping_spread: Duration,
-    #[serde(with = "text")]
-    pub ping_quiet: Duration,
-    pub no_validator_factor: f64,
-    pub push_factor: f64,
-    #[serde(with = "text")]
-    pub stretch_ceiling: Duration,
-    pub silent_factor: f64,
-    pub archive_pages: u32,
-    pub archive_bytes: u64,
-    pub archive_entries: u64,
-    #[serde(with = "text")]
-    pub archive_gap: Duration,
-    pub category: CategoriesConfig,
-    pub penalty: PenaltyConfig,
-    pub failing: FailingConfig,
-}
-
-/// `[policy.category]`
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CategoriesConfig {
-    pub a: CategoryA,
-    pub b: CategoryB,
-    pub c: CategoryC,
-    pub d: CategoryD,
-}
-
-/// `[policy.category.a]`
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CategoryA {
-    #[serde(with = "text")]
-    pub interval: Duration,
-    #[serde(with = "text")]
-    pub promise: Duration,
-    #[serde(with = "text")]
-    pub fetch_allowance: Duration,
-}
-
-/// `[policy.category.b]`
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CategoryB {
-    #[serde(with = "text")]
-    pub interval: Duration,
-    #[serde(with = "text")]
-    pub min: Duration,
-    #[serde(with = "text")]
-    pub max: Duration,
-}
-
-/// `[policy.category.c]`
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CategoryC {
-    #[serde(with = "text")]
-    pub interval: Duration,
-    #[serde(with = "text")]
-    pub interval_max: Duration,
-    #[serde(with = "text")]
-    pub min: Duration,
-    #[serde(with = "text")]
-    pub max: Duration,
-}
-
-/// `[policy.category.d]`
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CategoryD {
-    #[serde(with = "text")]
-    pub interval: Duration,
-    #[serde(with = "text")]
-    pub interval_max: Duration,
-    #[serde(with = "text")]
-    pub idle_interval: Duration,
-    #[serde(with = "text")]
-    pub idle_interval_max: Duration,
-    #[serde(with = "text")]
-    pub min: Duration,
-    #[serde(with = "text")]
-    pub max: Duration,
-}
-
-/// `[policy.penalty]`
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PenaltyConfig {
-    #[serde(with = "text")]
-    pub transient_first: Duration,
-    pub box_after: u32,
-    #[serde(with = "text", rename = "box")]
-    pub first_box: Duration,
-    #[serde(with = "text")]
-    pub server_error: Duration,
-    #[serde(with = "text")]
-    pub not_found: Duration,
-    #[serde(with = "text")]
-    pub client_error: Duration,
-    #[serde(with = "text")]
-    pub bad_feed: Duration,
-    #[serde(with = "text")]
-    pub crashed: Duration,
-    #[serde(with = "text")]
-    pub host_refuses: Duration,
-    #[serde(with = "text")]
-    pub throttled: Duration,
-    #[serde(with = "text")]
-    pub ceiling: Duration,
-}
-
-/// `[policy.failing]`
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
-pub struct FailingConfig {
-    pub posts: f64,
-    #[serde(with = "text")]
-    pub min: Duration,
-    #[serde(with = "text")]
-    pub max: Duration,
 }
 
 /// `[fetch]`
@@ -347,76 +195,6 @@ impl WorkerConfig {
     pub fn held_jobs(&self) -> usize {
         if self.prefetch == 0 { self.concurrency } else { self.prefetch }
     }
-}
-
-/// `[api]`
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ApiConfig {
-    pub listen: SocketAddr,
-    pub public_url: String,
-    pub tokens: Vec<ApiToken>,
-    pub pings_per_minute: u32,
-    pub max_connections: usize,
-    pub max_connections_per_address: usize,
-    pub trusted_proxies: Vec<IpNet>,
-    pub status_per_minute: u32,
-    pub allow_origins: Vec<String>,
-    #[serde(with = "text")]
-    pub session: Duration,
-    #[serde(with = "text")]
-    pub drain: Duration,
-}
-
-/// `[[api.tokens]]`
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ApiToken {
-    pub name: String,
-    #[serde(default, skip_serializing)]
-    pub token: String,
-    #[serde(default, skip_serializing)]
-    pub token_hash: String,
-    pub role: ApiRole,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub labels: Option<Vec<String>>,
-}
-
-impl ApiToken {
-    /// A token that is stored as it is, does not expire, and is for all feeds.
-    pub fn new(name: &str, token: &str, role: ApiRole) -> Self {
-        let (name, token) = (name.to_owned(), token.to_owned());
-        ApiToken { name, token, token_hash: String::new(), role, expires: None, labels: None }
-    }
-
-    /// Returns the SHA-256 hash of the token, in lower-case hexadecimal digits.
-    pub fn hash(&self) -> String {
-        if self.token_hash.is_empty() { hash_of_token(&self.token) } else { self.token_hash.to_ascii_lowercase() }
-    }
-}
-
-/// Returns the SHA-256 hash of a token, in lower-case hexadecimal digits.
-pub fn hash_of_token(token: &str) -> String {
-    let hash = digest(&SHA256, token.as_bytes());
-    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-impl std::fmt::Debug for ApiToken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ApiToken").field("name", &self.name).field("role", &self.role).finish_non_exhaustive()
-    }
-}
-
-/// What a token may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ApiRole {
-    /// Look.
-    Read,
-    /// Look and change.
-    Write,
 }
 
 /// `[retention]`

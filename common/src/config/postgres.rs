@@ -24,10 +24,10 @@ pub struct PostgresServer {
     pub target: Option<SessionTarget>,
 }
 
-impl ServerConfig {
-    /// Reads a URL of PostgreSQL. The error says what is wrong with it, and holds no password.
-    pub fn postgres(&self) -> Result<PostgresServer, String> {
-        let mut server = PostgresServer { urls: self.urls(), target: None };
+impl PostgresServer {
+    /// Reads the URL of this section. The error says what is wrong with it, and holds no password.
+    pub fn of(section: &ServerConfig) -> Result<Self, String> {
+        let mut server = PostgresServer { urls: section.urls(), target: None };
         for text in &mut server.urls {
             let mut url = Url::parse(text).map_err(|reason| format!("is not a valid URL: {reason}"))?;
             let (wanted, others): (Vec<_>, Vec<_>) =
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     fn read(url: &str) -> Result<PostgresServer, String> {
-        ServerConfig::at(url).postgres()
+        PostgresServer::of(&ServerConfig::at(url))
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use lapin::uri::AMQPUri;
 use url::{Host, Url};
 
-use super::ServerConfig;
+use super::{PostgresServer, ServerConfig};
 use crate::suggest::nearest;
 use crate::words::plain;
 
@@ -39,7 +39,7 @@ const VERIFYING: [&str; 2] = ["verify-ca", "verify-full"];
 
 /// Returns what is wrong with the URL of a PostgreSQL, if anything is. The reason holds no password.
 pub(super) fn postgres(server: &ServerConfig) -> Option<String> {
-    let read = match server.postgres() {
+    let read = match PostgresServer::of(server) {
         Ok(read) => read,
         Err(reason) => return Some(reason),
     };

@@ -25,13 +25,16 @@ pub struct TlsFileError {
     pub reason: String,
 }
 
-impl ServerConfig {
-    /// Reads the files that this server's section names.
-    pub fn tls_files(&self) -> Result<TlsFiles, TlsFileError> {
-        let authorities = if self.ca_file.is_empty() { None } else { Some(certificates("ca_file", &self.ca_file)?) };
-        let identity = match self.client_cert.as_str() {
+impl TlsFiles {
+    /// Reads the files that a server's section names.
+    pub fn of(server: &ServerConfig) -> Result<Self, TlsFileError> {
+        let authorities = match server.ca_file.as_str() {
             "" => None,
-            path => Some((certificates("client_cert", path)?, private_key(&self.client_key)?)),
+            path => Some(certificates("ca_file", path)?),
+        };
+        let identity = match server.client_cert.as_str() {
+            "" => None,
+            path => Some((certificates("client_cert", path)?, private_key(&server.client_key)?)),
         };
         Ok(TlsFiles { authorities, identity })
     }
@@ -46,7 +49,7 @@ impl Loaded {
         let sections =
             [("store", &config.store), ("schedule", &schedule), ("gate", &config.gate), ("queue", &config.queue)];
         let problem = |(section, server): (&str, &ServerConfig)| {
-            let TlsFileError { key, reason } = server.tls_files().err()?;
+            let TlsFileError { key, reason } = TlsFiles::of(server).err()?;
             let key = format!("{section}.{key}");
             let setting = self.settings.iter().find(|setting| setting.key == key);
             let from = setting.map_or(Source::Default, |setting| setting.source.clone());
@@ -99,7 +102,7 @@ mod tests {
                 client_key: name(key),
                 ..ServerConfig::at("amqps://h/%2f")
             };
-            server.tls_files().err().map_or(String::new(), |error| error.to_string())
+            TlsFiles::of(&server).err().map_or(String::new(), |error| error.to_string())
         };
         assert_eq!(reason("", "", ""), "");
         assert_eq!(reason("cert.pem", "cert.pem", "key.pem"), "");

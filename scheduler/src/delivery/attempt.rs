@@ -13,15 +13,15 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::body::{self, Body, Topic};
-use super::lanes::{Lane, Lanes, QUICK, Slot, Way};
+use super::hub::{self, Verification};
+use super::lanes::{Lane, LaneSlot, Lanes, QUICK, Way};
 use super::range;
 use super::recent::Recent;
 use super::saver::Saver;
-use super::sender::{Answering, Sender};
 use super::settle::{is_ours, settle};
 use super::targets::Target;
 use crate::events::follow::cut;
-use crate::ops::Ops;
+use crate::ops::{self, Ops};
 use store::{
     Advance, Delivery, Event, EventFilter, EventPage, EventQuery, FeedRef, Intent, Progress, Subscription,
     SubscriptionKind,
@@ -161,7 +161,7 @@ impl Attempts {
     }
 
     /// Waits for its slots, and reads the next events. `None`: the process stops.
-    async fn prepared<'a>(&self, task: &'a Task) -> Result<Option<(Next, SemaphorePermit<'a>, Slot)>, String> {
+    async fn prepared<'a>(&self, task: &'a Task) -> Result<Option<(Next, SemaphorePermit<'a>, LaneSlot)>, String> {
         let lane = self.lanes.lane(task.way());
         let Some((target_slot, mut slot)) = entered(lane, task).await else { return Ok(None) };
         let Some(turn) = lane.reading().await else { return Ok(None) };
@@ -241,13 +241,23 @@ impl Attempts {
             }
             _ => None,
         };
-        let hub = self.ops.hub_url();
+        let hub = ops::hub::url(&self.ops);
         let topic = of.hub.as_ref().zip(feed.as_ref());
         let topic = topic.map(|(it, feed)| Topic { feed, topic: &it.topic, hub: &hub });
         Ok(body::written(of.wish.format, of.id, epoch, topic.as_ref(), events))
     }
 
-    async fn send(&self, task: &Task, batch: Batch, mut slot: Slot) -> Result<Ended, String> {
+    /// Verifies or notifies the subscriber. The next look reads the subscription again.
+    async fn ask(&self, task: &Task, intent: Intent, slot: LaneSlot) -> Result<Ended, String> {
+        if let (Some(hub), Some(sender)) = (&task.of.hub, self.ops.sender.get()) {
+            let verification = Verification { ops: &self.ops, lanes: &self.lanes, sender, of: &task.of, hub };
+            let asked = verification.ask(&task.url, &task.gone, intent, slot).await;
+            asked.map_err(|error| with_causes(&error))?;
+        }
+        Ok(Ended::Lost)
+    }
+
+    async fn send(&self, task: &Task, batch: Batch, mut slot: LaneSlot) -> Result<Ended, String> {
         let of = &task.of;
         let Batch { id, mut progress, first, count, body, looked } = batch;
         let at = self.ops.clock.now();
@@ -255,7 +265,7 @@ impl Attempts {
         let answer = match (self.fields(of, &id, &body, at), self.ops.sender.get()) {
             (Ok(fields), Some(sender)) => {
                 let request = DeliveryRequest { url: task.url.clone(), fields, body: Some(body.bytes) };
-                let answered = self.answered(sender, request, &mut slot);
+                let answered = self.lanes.answered(sender, request, &mut slot);
                 let Some(answer) = task.gone.run_until_cancelled(answered).await else { return Ok(Ended::Lost) };
                 answer
             }
@@ -293,19 +303,6 @@ impl Attempts {
         Ok(Ended::Answered { progress: Box::new(progress), is_slow, looked: looked.filter(|_| is_good) })
     }
 
-    /// Waits for the response. A request that takes long leaves the slots of quick ones as soon as the others have room.
-    pub(super) async fn answered(&self, sender: &Sender, request: DeliveryRequest, slot: &mut Slot) -> DeliveryAnswer {
-        let mut answering: Answering = (sender.send)(request);
-        loop {
-            if let Ok(answer) = tokio::time::timeout(QUICK, &mut answering).await {
-                return answer;
-            }
-            if self.lanes.slow_down(slot) {
-                return answering.await;
-            }
-        }
-    }
-
     /// Returns the fields of WebSub, or of Standard Webhooks, signed with each secret that is in use.
     fn fields(
         &self,
@@ -315,7 +312,7 @@ impl Attempts {
         at: Timestamp,
     ) -> Result<Vec<(&'static str, String)>, SecretError> {
         if let Some(hub) = &of.hub {
-            return self.hub_fields(of, &hub.topic, id, body);
+            return hub::fields(&self.ops, of, &hub.topic, id, body);
         }
         let old = of.old_secret.as_ref().filter(|(_, until)| *until > at).map(|(secret, _)| secret);
         let sign = |sealed| {
@@ -345,7 +342,7 @@ impl Attempts {
 
 /// Waits for a slot of the lane and one of the target. No attempt waits for one of them while it holds the other:
 /// subscriptions in the quick lane do not wait because others with the same target wait for the slow one.
-async fn entered<'a>(lane: &Lane, task: &'a Task) -> Option<(SemaphorePermit<'a>, Slot)> {
+async fn entered<'a>(lane: &Lane, task: &'a Task) -> Option<(SemaphorePermit<'a>, LaneSlot)> {
     let _turn = task.target.turn(task.way()).await;
     loop {
         task.target.ready().await;
@@ -415,6 +412,6 @@ fn note_lost(of: &Subscription, progress: &mut Progress, page: &EventPage<Event>
 }
 
 /// Returns an error with its causes, in a line.
-pub(super) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     common::causes::causes(error).to_string()
 }

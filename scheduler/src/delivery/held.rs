@@ -6,7 +6,7 @@ use common::time::Timestamp;
 use tokio_util::sync::DropGuard;
 use url::Url;
 
-use super::recent::{Seen, SeenPage};
+use super::recent::{RecentEvent, RecentPage};
 use super::targets::Target;
 use store::{Advance, EventFilter, Subscription};
 
@@ -50,14 +50,14 @@ impl Held {
     }
 
     /// Looks at events that come after what it looked at; true if there is something to send.
-    pub(super) fn is_woken(&mut self, page: &SeenPage) -> bool {
+    pub(super) fn is_woken(&mut self, page: &RecentPage) -> bool {
         let mut matching = page.matching(self.looked, &self.filter);
         if let Some(gathered) = &mut self.gathered {
             *gathered = gathered.saturating_add(u32::try_from(matching.count()).unwrap_or(u32::MAX));
             self.looked = self.looked.max(page.next);
             return *gathered >= self.subscription.wish.batch;
         }
-        let first = matching.next().map(Seen::seq);
+        let first = matching.next().map(RecentEvent::seq);
         self.looked = self.looked.max(first.map_or(page.next, |seq| seq - 1));
         self.subscription.progress.cursor = self.looked;
         first.is_some()

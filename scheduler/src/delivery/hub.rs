@@ -11,15 +11,17 @@ use common::time::Timestamp;
 use common::webhook::hub_signature;
 use rand::RngExt;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::attempt::{Attempts, Ended, Task, with_causes};
 use super::backoff::next_try;
 use super::body::Body;
-use super::lanes::Slot;
+use super::lanes::{LaneSlot, Lanes};
+use super::sender::Sender;
 use super::settle::is_ours;
 use crate::error::BackendError;
 use crate::ops::hub::{TopicFeed, YOUNG, question_id};
+use crate::ops::{self, Ops};
 use store::{Delivery, Hub, Intent, IntentMode, StoreError, Subscription, SubscriptionChange, SubscriptionState};
 
 /// Requests until a subscriber that does not answer is taken to have refused.
@@ -37,16 +39,31 @@ enum Word {
     Later,
 }
 
-impl Attempts {
-    /// Verifies or notifies the subscriber, and stores what follows. The next look reads the subscription again.
-    pub(super) async fn ask(&self, task: &Task, intent: Intent, mut slot: Slot) -> Result<Ended, String> {
-        let (of, at, begun) = (&task.of, self.ops.clock.now(), Instant::now());
-        let (Some(hub), Some(sender)) = (&of.hub, self.ops.sender.get()) else { return Ok(Ended::Lost) };
+/// Verifies the intent of a subscriber, or notifies it.
+pub(super) struct Verification<'a> {
+    pub(super) ops: &'a Ops,
+    pub(super) lanes: &'a Lanes,
+    pub(super) sender: &'a Sender,
+    pub(super) of: &'a Subscription,
+    pub(super) hub: &'a Hub,
+}
+
+impl Verification<'_> {
+    /// Sends the request, and stores what follows from the answer: nothing if `gone` is cancelled while it waits, or if
+    /// another process was faster.
+    pub(super) async fn ask(
+        &self,
+        callback: &Url,
+        gone: &CancellationToken,
+        intent: Intent,
+        mut slot: LaneSlot,
+    ) -> Result<(), BackendError> {
+        let (at, begun) = (self.ops.clock.now(), Instant::now());
         let challenge = format!("{:032x}", rand::rng().random::<u128>());
-        let url = question(&task.url, &hub.topic, &intent, &challenge);
+        let url = question(callback, &self.hub.topic, &intent, &challenge);
         let request = DeliveryRequest { url, fields: Vec::new(), body: None };
-        let answered = self.answered(sender, request, &mut slot);
-        let Some(answer) = task.gone.run_until_cancelled(answered).await else { return Ok(Ended::Lost) };
+        let answered = self.lanes.answered(self.sender, request, &mut slot);
+        let Some(answer) = gone.run_until_cancelled(answered).await else { return Ok(()) };
         drop(slot);
         self.ops.metrics.deliveries.with_label_values(&[answer.outcome.as_str()]).inc();
         let word = word(&answer, &intent, &challenge);
@@ -67,38 +84,31 @@ impl Attempts {
             detail: answer.detail.clone(),
         };
         let stored = match word {
-            Word::Yes => self.confirmed(of, hub, intent, delivery).await,
-            Word::No => self.refused(of, hub, &intent, delivery).await,
-            Word::Later => self.again(of, hub, intent, &answer, delivery).await,
+            Word::Yes => self.confirmed(intent, delivery).await,
+            Word::No => self.refused(&intent, delivery).await,
+            Word::Later => self.again(intent, &answer, delivery).await,
         };
         match stored {
-            // Another process was faster: the next look reads its result.
-            Ok(()) | Err(BackendError::Store(StoreError::Outdated)) => Ok(Ended::Lost),
-            Err(error) => Err(with_causes(&error)),
+            Err(BackendError::Store(StoreError::Outdated)) => Ok(()),
+            stored => stored,
         }
     }
 
     /// The subscriber confirmed its request.
-    async fn confirmed(
-        &self,
-        of: &Subscription,
-        hub: &Hub,
-        intent: Intent,
-        delivery: Delivery,
-    ) -> Result<(), BackendError> {
+    async fn confirmed(&self, intent: Intent, delivery: Delivery) -> Result<(), BackendError> {
         if intent.mode != IntentMode::Subscribe {
-            return self.end(of).await;
+            return self.end().await;
         }
-        let feed = match self.ops.hub_feed(&hub.topic, of.wish.filter.feed).await? {
+        let feed = match ops::hub::feed_of(self.ops, &self.hub.topic, self.of.wish.filter.feed).await? {
             TopicFeed::Found(feed) => feed,
             TopicFeed::Later => {
                 let next_try = Some(self.ops.clock.now().after(YOUNG));
-                let hub = Hub { intent: Some(Intent { next_try, ..intent }), ..hub.clone() };
-                return self.change(of, SubscriptionChange { delivery: Some(delivery), ..with(hub) }).await;
+                let hub = Hub { intent: Some(Intent { next_try, ..intent }), ..self.hub.clone() };
+                return self.change(SubscriptionChange { delivery: Some(delivery), ..with(hub) }).await;
             }
             TopicFeed::Refused(reason) => {
-                let hub = Hub { intent: Some(Intent::denied(&reason)), ..hub.clone() };
-                return self.change(of, SubscriptionChange { delivery: Some(delivery), ..with(hub) }).await;
+                let hub = Hub { intent: Some(Intent::denied(&reason)), ..self.hub.clone() };
+                return self.change(SubscriptionChange { delivery: Some(delivery), ..with(hub) }).await;
             }
         };
         // The key may have changed since the request.
@@ -109,14 +119,14 @@ impl Attempts {
         let secret = match secret {
             Ok(secret) => secret,
             Err(error) => {
-                tracing::error!(subscription = of.id, %error, "the secret of a subscriber cannot be read; its request is dropped");
-                return self.refused(of, hub, &intent, delivery).await;
+                tracing::error!(subscription = self.of.id, %error, "the secret of a subscriber cannot be read; its request is dropped");
+                return self.refused(&intent, delivery).await;
             }
         };
-        let mut wish = of.wish.clone();
+        let mut wish = self.of.wish.clone();
         (wish.filter.feed, wish.format) = (Some(feed), intent.format);
         let until = self.ops.clock.now().after(Duration::from_secs(intent.lease));
-        let hub = Hub { topic: hub.topic.clone(), until, intent: None };
+        let hub = Hub { topic: self.hub.topic.clone(), until, intent: None };
         let secret = secret.unwrap_or_else(|| Sealed::from_bytes(Vec::new()));
         let change = SubscriptionChange {
             wish: Some(wish),
@@ -125,75 +135,62 @@ impl Attempts {
             delivery: Some(delivery),
             ..with(hub)
         };
-        self.change(of, change).await
+        self.change(change).await
     }
 
     /// The subscriber does not want it, or does not answer: what it had stays as it was.
-    async fn refused(
-        &self,
-        of: &Subscription,
-        hub: &Hub,
-        intent: &Intent,
-        delivery: Delivery,
-    ) -> Result<(), BackendError> {
+    async fn refused(&self, intent: &Intent, delivery: Delivery) -> Result<(), BackendError> {
         if intent.is_first || intent.mode == IntentMode::Denied {
-            return self.end(of).await;
+            return self.end().await;
         }
-        let hub = Hub { intent: None, ..hub.clone() };
-        self.change(of, SubscriptionChange { delivery: Some(delivery), ..with(hub) }).await
+        let hub = Hub { intent: None, ..self.hub.clone() };
+        self.change(SubscriptionChange { delivery: Some(delivery), ..with(hub) }).await
     }
 
-    async fn again(
-        &self,
-        of: &Subscription,
-        hub: &Hub,
-        mut intent: Intent,
-        answer: &DeliveryAnswer,
-        delivery: Delivery,
-    ) -> Result<(), BackendError> {
+    async fn again(&self, mut intent: Intent, answer: &DeliveryAnswer, delivery: Delivery) -> Result<(), BackendError> {
         if !is_ours(answer.outcome) {
             intent.tries = intent.tries.saturating_add(1);
         }
         if intent.tries >= TRIES {
-            return self.refused(of, hub, &intent, delivery).await;
+            return self.refused(&intent, delivery).await;
         }
         let now = self.ops.clock.now();
         let hold = answer.retry_after.map(|at| at.min(now.after(LONGEST_HOLD)));
         intent.next_try = Some(next_try(intent.tries.max(1), hold, rand::rng().random(), now));
-        let hub = Hub { intent: Some(intent), ..hub.clone() };
-        self.change(of, SubscriptionChange { delivery: Some(delivery), ..with(hub) }).await
+        let hub = Hub { intent: Some(intent), ..self.hub.clone() };
+        self.change(SubscriptionChange { delivery: Some(delivery), ..with(hub) }).await
     }
 
-    async fn change(&self, of: &Subscription, change: SubscriptionChange) -> Result<(), BackendError> {
-        let change = SubscriptionChange { revision: of.revision, ..change };
-        self.ops.store.change_subscription(of.id, &change).await?;
+    async fn change(&self, change: SubscriptionChange) -> Result<(), BackendError> {
+        let change = SubscriptionChange { revision: self.of.revision, ..change };
+        self.ops.store.change_subscription(self.of.id, &change).await?;
         Ok(())
     }
 
-    async fn end(&self, of: &Subscription) -> Result<(), BackendError> {
-        self.ops.store.end_subscription(of.id, of.revision).await?;
+    async fn end(&self) -> Result<(), BackendError> {
+        self.ops.store.end_subscription(self.of.id, self.of.revision).await?;
         Ok(())
     }
+}
 
-    /// Returns the fields of a notification (WebSub, section 7). `webhook-id` is ours: a retry has the same one.
-    pub(super) fn hub_fields(
-        &self,
-        of: &Subscription,
-        topic: &str,
-        id: &str,
-        body: &Body,
-    ) -> Result<Vec<(&'static str, String)>, SecretError> {
-        let mut fields = vec![
-            ("content-type", body.media_type.to_owned()),
-            ("link", format!("<{}>; rel=\"hub\", <{topic}>; rel=\"self\"", self.ops.hub_url())),
-            ("webhook-id", id.to_owned()),
-        ];
-        if !of.secret.as_bytes().is_empty() {
-            let secret = self.ops.secrets.open_hub(&of.secret)?;
-            fields.push(("x-hub-signature", hub_signature(&secret, &body.bytes)));
-        }
-        Ok(fields)
+/// Returns the fields of a notification (WebSub, section 7). `webhook-id` is ours: a retry has the same one.
+pub(super) fn fields(
+    ops: &Ops,
+    of: &Subscription,
+    topic: &str,
+    id: &str,
+    body: &Body,
+) -> Result<Vec<(&'static str, String)>, SecretError> {
+    let mut fields = vec![
+        ("content-type", body.media_type.to_owned()),
+        ("link", format!("<{}>; rel=\"hub\", <{topic}>; rel=\"self\"", ops::hub::url(ops))),
+        ("webhook-id", id.to_owned()),
+    ];
+    if !of.secret.as_bytes().is_empty() {
+        let secret = ops.secrets.open_hub(&of.secret)?;
+        fields.push(("x-hub-signature", hub_signature(&secret, &body.bytes)));
     }
+    Ok(fields)
 }
 
 fn with(hub: Hub) -> SubscriptionChange {

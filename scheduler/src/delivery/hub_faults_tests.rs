@@ -10,7 +10,7 @@ use super::hub_tests::*;
 use super::tending::round;
 use crate::ops::hub::{HubRefusal, HubRequest};
 use crate::ops::unmove::unmove;
-use crate::ops::{AddFeed, EditFeed};
+use crate::ops::{self, AddFeed, EditFeed};
 use crate::upkeep::reseal::Resealing;
 use store::{IntentMode, SubscriptionState};
 
@@ -43,7 +43,7 @@ async fn first_requests_of_one_host_and_those_that_are_put_off_end_soon() {
     for number in 0..50 {
         world.ask(&of(number)).await;
     }
-    let refused = world.ops.hub_request(&of(50)).await.unwrap_err();
+    let refused = ops::hub::accept(&world.ops, &of(50)).await.unwrap_err();
     assert!(matches!(refused, HubRefusal::Busy { .. }), "{refused:?}");
     let by_token = HubRequest { by: "reader".into(), ..of(50) };
     world.ask(&by_token).await;
@@ -106,7 +106,7 @@ async fn a_question_that_waits_is_kept_and_delays_no_notification() {
     };
     let before = world.until("question that is put off", &pending).await;
     for mode in [IntentMode::Subscribe, IntentMode::Unsubscribe] {
-        let refused = world.ops.hub_request(&HubRequest { mode, ..request() }).await.unwrap_err();
+        let refused = ops::hub::accept(&world.ops, &HubRequest { mode, ..request() }).await.unwrap_err();
         assert!(matches!(refused, HubRefusal::Busy { wait, .. } if wait <= MINUTE), "{mode} {refused:?}");
     }
     for number in 1..=2 {
@@ -228,7 +228,7 @@ async fn feeds_are_added_for_strangers_at_a_limited_rate_and_not_released_at_onc
     round(&world.ops).await.unwrap();
     let additions = async || world.ops.store.hub_additions(Timestamp::EPOCH).await.unwrap();
     assert_eq!(additions().await, 10, "they were added a moment ago");
-    let refused = world.ops.hub_request(&of(10)).await.unwrap_err();
+    let refused = ops::hub::accept(&world.ops, &of(10)).await.unwrap_err();
     assert!(matches!(refused, HubRefusal::Busy { .. }), "{refused:?}");
     world.clock.advance(Duration::from_secs(11));
     world.ask(&of(10)).await;

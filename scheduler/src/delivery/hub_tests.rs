@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::sender::{Answering, Sender};
 use super::tending::round;
 use crate::ops::hub::{HUB_LABEL, HubRefusal, HubRequest};
-use crate::ops::{AddFeed, EditFeed, Ops};
+use crate::ops::{self, AddFeed, EditFeed, Ops};
 use crate::run::{Backends, Scheduler};
 use store::sqlite::SqliteStore;
 use store::{DeliveryFormat, FeedRef, IntentMode, Move, Moved, Subscription, SubscriptionState, Verdict};
@@ -140,7 +140,7 @@ impl World {
     }
 
     pub(super) async fn ask(&self, request: &HubRequest) {
-        self.ops.hub_request(request).await.unwrap();
+        ops::hub::accept(&self.ops, request).await.unwrap();
     }
 
     /// Waits until no question is pending.
@@ -291,10 +291,10 @@ async fn what_is_not_confirmed_changes_nothing() {
         assert_eq!((after.hub, &after.secret), (before.hub.clone(), &before.secret), "{mode}");
     }
     let unknown = HubRequest { mode: IntentMode::Unsubscribe, callback: "https://t.example/".into(), ..request() };
-    assert!(matches!(world.ops.hub_request(&unknown).await, Err(HubRefusal::Unknown(_))));
+    assert!(matches!(ops::hub::accept(&world.ops, &unknown).await, Err(HubRefusal::Unknown(_))));
 
     world.say(Says::Yes);
-    let too_soon = world.ops.hub_request(&request()).await.unwrap_err();
+    let too_soon = ops::hub::accept(&world.ops, &request()).await.unwrap_err();
     assert!(matches!(too_soon, HubRefusal::Busy { wait, .. } if wait == Duration::from_secs(60)), "{too_soon:?}");
     world.clock.advance(Duration::from_secs(60));
     world.ask(&HubRequest { lease: Some(1_200), secret: None, ..request() }).await;
@@ -387,7 +387,7 @@ async fn subscribers_of_a_feed_that_is_gone_are_told() {
     let id = world.ops.add(&[feed(TOPIC)], None).await.unwrap()[0].id;
     let removed = EditFeed { status: Some(Status::Removed), ..EditFeed::default() };
     world.ops.edit(id, &removed).await.unwrap();
-    let refused = world.ops.hub_request(&request()).await;
+    let refused = ops::hub::accept(&world.ops, &request()).await;
     assert!(matches!(refused, Err(HubRefusal::Unknown(why)) if why.contains("no longer polled")));
     world.end().await;
 }
@@ -397,7 +397,7 @@ async fn who_may_subscribe_to_what_is_up_to_the_operator() {
     let world = World::new(HubAccess::Known).await;
     let is_unknown = async |topic: &str| {
         let request = HubRequest { topic: topic.into(), ..request() };
-        matches!(world.ops.hub_request(&request).await, Err(HubRefusal::Unknown(_)))
+        matches!(ops::hub::accept(&world.ops, &request).await, Err(HubRefusal::Unknown(_)))
     };
     let private = AddFeed { private: true, ..feed("https://a.example/private") };
     world.ops.add(&[private, feed(TOPIC)], None).await.unwrap();
@@ -414,13 +414,13 @@ async fn who_may_subscribe_to_what_is_up_to_the_operator() {
         (TOPIC, "https://ann:s3cret@s.example/"),
     ] {
         let request = HubRequest { topic: topic.into(), callback: callback.into(), ..request() };
-        let refused = world.ops.hub_request(&request).await.unwrap_err();
+        let refused = ops::hub::accept(&world.ops, &request).await.unwrap_err();
         assert!(matches!(refused, HubRefusal::Bad(_)), "{topic} {callback}: {refused:?}");
         assert!(!refused.to_string().contains("s3cret"));
     }
-    let paused = |state| crate::ops::subscriptions::EditSubscription { state: Some(state), ..Default::default() };
+    let paused = |state| ops::subscriptions::EditSubscription { state: Some(state), ..Default::default() };
     let id = world.settled().await.unwrap().id;
-    world.ops.edit_subscription(id, &paused(SubscriptionState::Paused)).await.unwrap();
-    assert!(matches!(world.ops.hub_request(&request()).await, Err(HubRefusal::Paused)));
+    ops::subscriptions::edit(&world.ops, id, &paused(SubscriptionState::Paused)).await.unwrap();
+    assert!(matches!(ops::hub::accept(&world.ops, &request()).await, Err(HubRefusal::Paused)));
     world.end().await;
 }

@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::config::DeliveryConfig;
+use common::delivery::{DeliveryAnswer, DeliveryRequest};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::sender::{Answering, Sender};
 
 /// A target that needs longer than this is slow.
 pub(super) const QUICK: Duration = Duration::from_secs(1);
@@ -45,7 +48,7 @@ pub(super) struct Lane {
 }
 
 /// The right to a request in flight.
-pub(super) struct Slot {
+pub(super) struct LaneSlot {
     _slot: OwnedSemaphorePermit,
     body: Option<OwnedSemaphorePermit>,
     way: Way,
@@ -77,7 +80,7 @@ impl Lanes {
     }
 
     /// Moves a request that takes long out of the quick lane, if there is room elsewhere now; returns whether it is out.
-    pub(super) fn slow_down(&self, slot: &mut Slot) -> bool {
+    pub(super) fn slow_down(&self, slot: &mut LaneSlot) -> bool {
         if slot.way == Way::Quick
             && let Some(moved) = self.slow.take_over(slot).or_else(|| self.overflow.take_over(slot))
         {
@@ -85,21 +88,39 @@ impl Lanes {
         }
         slot.way != Way::Quick
     }
+
+    /// Waits for the response. A request that takes long leaves the slots of quick ones as soon as the others have room.
+    pub(super) async fn answered(
+        &self,
+        sender: &Sender,
+        request: DeliveryRequest,
+        slot: &mut LaneSlot,
+    ) -> DeliveryAnswer {
+        let mut answering: Answering = (sender.send)(request);
+        loop {
+            if let Ok(answer) = tokio::time::timeout(QUICK, &mut answering).await {
+                return answer;
+            }
+            if self.slow_down(slot) {
+                return answering.await;
+            }
+        }
+    }
 }
 
 impl Lane {
     /// Waits for a slot.
-    pub(super) async fn enter(&self, way: Way) -> Option<Slot> {
+    pub(super) async fn enter(&self, way: Way) -> Option<LaneSlot> {
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
-        Some(Slot { _slot: slot, body: None, way })
+        Some(LaneSlot { _slot: slot, body: None, way })
     }
 
     /// Takes room for a request that is in flight, if there is some.
-    fn take_over(&self, slot: &Slot) -> Option<Slot> {
+    fn take_over(&self, slot: &LaneSlot) -> Option<LaneSlot> {
         let kilobytes = slot.body.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let room = Arc::clone(&self.slots).try_acquire_owned().ok()?;
         let body = Arc::clone(&self.bodies).try_acquire_many_owned(u32::try_from(kilobytes).ok()?).ok()?;
-        Some(Slot { _slot: room, body: Some(body), way: Way::Slow })
+        Some(LaneSlot { _slot: room, body: Some(body), way: Way::Slow })
     }
 
     /// Waits for the turn to read, which lasts until the body has its room.
@@ -108,7 +129,7 @@ impl Lane {
     }
 
     /// Waits for room for a body of this size; one that is larger than all of it has all.
-    pub(super) async fn hold(&self, slot: &mut Slot, bytes: usize) {
+    pub(super) async fn hold(&self, slot: &mut LaneSlot, bytes: usize) {
         let kilobytes = u32::try_from((bytes >> 10).clamp(1, BODIES)).unwrap_or(1);
         slot.body = Arc::clone(&self.bodies).acquire_many_owned(kilobytes).await.ok();
     }

@@ -6,6 +6,7 @@ use common::time::{Clock, SystemClock};
 use super::attempt::Ended;
 use super::hub_tests::{TOPIC, feed};
 use super::tests::{World, wish};
+use crate::ops;
 use crate::ops::subscriptions::From;
 use store::{EventFilter, EventQuery, Wish};
 
@@ -49,7 +50,7 @@ async fn a_request_with_events_from_memory_is_repeated_whole_from_the_store() {
     let sent = world.sent();
     assert_eq!(sent[0].1, [11, 900], "the first request");
     assert_eq!(sent[0], sent[1]);
-    assert_eq!(world.ops.subscription(id).await.unwrap().unwrap().progress.place(), (900, 0));
+    assert_eq!(ops::subscriptions::find(&world.ops, id).await.unwrap().unwrap().progress.place(), (900, 0));
 }
 
 #[tokio::test]
@@ -74,7 +75,7 @@ async fn a_retry_has_the_entries_of_its_range_that_match_by_then_and_none_behind
     let tried = world.sent().len();
     retry("UPDATE entries SET title = 'on others' WHERE seq < 9").await;
     assert_eq!(world.sent().len(), tried, "without any event there is no request");
-    assert_eq!(world.ops.subscription(id).await.unwrap().unwrap().progress.place(), (7, 0));
+    assert_eq!(ops::subscriptions::find(&world.ops, id).await.unwrap().unwrap().progress.place(), (7, 0));
     let (next, events) = retry("").await.unwrap();
     assert_eq!((next != name, &events[..]), (true, &[9][..]));
 }

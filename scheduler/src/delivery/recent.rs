@@ -18,14 +18,14 @@ const BYTES: usize = 4 << 20;
 const EVENTS: usize = 2_000;
 
 /// An event, and what was made of it for filters.
-pub(super) struct Seen {
+pub(super) struct RecentEvent {
     event: Event,
     lowered: Lowered,
     bytes: usize,
     at: Instant,
 }
 
-impl Seen {
+impl RecentEvent {
     pub(super) fn seq(&self) -> i64 {
         self.event.seq
     }
@@ -36,8 +36,8 @@ impl Seen {
 }
 
 /// A page of events that the reader for all has read.
-pub(super) struct SeenPage {
-    items: Vec<Arc<Seen>>,
+pub(super) struct RecentPage {
+    items: Vec<Arc<RecentEvent>>,
     /// Everything up to this number was looked at.
     pub(super) next: i64,
     /// What the events are about: most subscriptions match nothing of a page, and need not look at each of its events.
@@ -50,9 +50,9 @@ pub(super) struct SeenPage {
     languages: HashSet<String>,
 }
 
-impl SeenPage {
-    fn new(items: Vec<Arc<Seen>>, next: i64) -> Self {
-        let events = || items.iter().map(|seen| &seen.event);
+impl RecentPage {
+    fn new(items: Vec<Arc<RecentEvent>>, next: i64) -> Self {
+        let events = || items.iter().map(|recent| &recent.event);
         let feeds = events().map(|event| event.feed_id).collect();
         let hosts = events().filter_map(|event| event.host.clone()).collect();
         let labels = events().flat_map(|event| &event.feed.marks.labels).cloned().collect();
@@ -60,17 +60,17 @@ impl SeenPage {
         let categories = events().filter_map(|event| event.category).collect();
         let entries = events().filter_map(|event| event.entry.as_ref());
         let languages = entries.map(|stored| stored.entry.language.clone().unwrap_or_default()).collect();
-        SeenPage { items, next, feeds, hosts, labels, kinds, categories, languages }
+        RecentPage { items, next, feeds, hosts, labels, kinds, categories, languages }
     }
 
     /// Returns the events behind this number that match.
-    pub(super) fn matching<'a>(&'a self, after: i64, filter: &'a EventFilter) -> impl Iterator<Item = &'a Seen> {
+    pub(super) fn matching<'a>(&'a self, after: i64, filter: &'a EventFilter) -> impl Iterator<Item = &'a RecentEvent> {
         let from = if self.may_match(filter) {
-            self.items.partition_point(|seen| seen.seq() <= after)
+            self.items.partition_point(|recent| recent.seq() <= after)
         } else {
             self.items.len()
         };
-        self.items[from..].iter().map(Arc::as_ref).filter(|seen| seen.matches(filter))
+        self.items[from..].iter().map(Arc::as_ref).filter(|recent| recent.matches(filter))
     }
 
     fn may_match(&self, filter: &EventFilter) -> bool {
@@ -96,7 +96,7 @@ struct Inside {
     end: i64,
     epoch: String,
     oldest: i64,
-    items: VecDeque<Arc<Seen>>,
+    items: VecDeque<Arc<RecentEvent>>,
     bytes: usize,
 }
 
@@ -116,22 +116,22 @@ impl Inside {
 
 impl Recent {
     /// Keeps a page that was read behind this number.
-    pub(super) fn keep(&self, after: i64, page: EventPage<Event>) -> SeenPage {
+    pub(super) fn keep(&self, after: i64, page: EventPage<Event>) -> RecentPage {
         let at = Instant::now();
-        let seen = |event: Event| {
+        let recent = |event: Event| {
             let bytes = event.entry.as_ref().map_or(0, |stored| stored.entry.text_bytes());
-            Arc::new(Seen { event, lowered: Lowered::default(), bytes, at })
+            Arc::new(RecentEvent { event, lowered: Lowered::default(), bytes, at })
         };
-        let items: Vec<Arc<Seen>> = page.items.into_iter().map(seen).collect();
+        let items: Vec<Arc<RecentEvent>> = page.items.into_iter().map(recent).collect();
         let mut inside = common::lock(&self.0);
         if after != inside.end || page.epoch != inside.epoch {
             *inside = Inside { begin: after, epoch: page.epoch, ..Inside::default() };
         }
         (inside.end, inside.oldest) = (page.next, page.oldest);
-        inside.bytes += items.iter().map(|seen| seen.bytes).sum::<usize>();
+        inside.bytes += items.iter().map(|recent| recent.bytes).sum::<usize>();
         inside.items.extend(items.iter().cloned());
         inside.trim(at);
-        SeenPage::new(items, page.next)
+        RecentPage::new(items, page.next)
     }
 
     /// Forgets everything.
@@ -148,18 +148,18 @@ impl Recent {
             if inside.epoch.is_empty() || query.after < inside.begin || query.after > inside.end {
                 return None;
             }
-            let from = inside.items.partition_point(|seen| seen.seq() <= query.after);
+            let from = inside.items.partition_point(|recent| recent.seq() <= query.after);
             let behind = inside.items.range(from..).cloned().collect::<Vec<_>>();
             let (epoch, oldest, next) = (inside.epoch.clone(), inside.oldest, inside.end);
             (EventPage { epoch, oldest, items: Vec::new(), next, more: false }, behind)
         };
-        for seen in found.iter().filter(|seen| seen.matches(&query.filter)) {
+        for recent in found.iter().filter(|recent| recent.matches(&query.filter)) {
             if page.items.len() == limit {
                 page.more = true;
                 page.next = page.items.last().map_or(query.after, |event: &Event| event.seq);
                 break;
             }
-            page.items.push(seen.event.clone());
+            page.items.push(recent.event.clone());
         }
         Some(page)
     }
@@ -197,7 +197,7 @@ mod tests {
         let page = EventPage { epoch: "e".into(), oldest: 1, items, next: 3, more: false };
         let page = Recent::default().keep(0, page);
         let found = |after: i64, filter: serde_json::Value| -> Vec<i64> {
-            page.matching(after, &serde_json::from_value(filter).unwrap()).map(Seen::seq).collect()
+            page.matching(after, &serde_json::from_value(filter).unwrap()).map(RecentEvent::seq).collect()
         };
         assert_eq!(found(0, serde_json::json!({})), [1, 2, 3]);
         assert_eq!(found(1, serde_json::json!({})), [2, 3]);
@@ -238,7 +238,7 @@ mod tests {
         let page = EventPage { epoch: "e".into(), oldest: 1, items, next: 3, more: false };
         let page = Recent::default().keep(0, page);
         let found = |filter: serde_json::Value| -> Vec<i64> {
-            page.matching(0, &serde_json::from_value(filter).unwrap()).map(Seen::seq).collect()
+            page.matching(0, &serde_json::from_value(filter).unwrap()).map(RecentEvent::seq).collect()
         };
         assert_eq!(found(serde_json::json!({ "category": "B" })), [1, 3]);
         assert!(found(serde_json::json!({ "category": "A" })).is_empty());

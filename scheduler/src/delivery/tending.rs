@@ -14,7 +14,7 @@ use super::attempt::filter;
 use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::ops::hub::YOUNG;
-use crate::ops::{AudienceEdit, EditFeed, Ops};
+use crate::ops::{self, AudienceEdit, EditFeed, Ops};
 use store::{
     ANONYMOUS, EventFilter, EventQuery, FeedRef, Hub, Intent, StoreError, Stray, StrayQuery, Subscription,
     SubscriptionChange,
@@ -61,7 +61,7 @@ pub(super) async fn round(ops: &Ops) -> Result<(), BackendError> {
 
 /// Follows a feed to its survivor, or notifies the subscriber that its subscription ends.
 async fn follow(ops: &Ops, stray: &Stray) -> Result<(), StoreError> {
-    let Some(found) = ops.subscription(stray.id).await? else { return Ok(()) };
+    let Some(found) = ops::subscriptions::find(ops, stray.id).await? else { return Ok(()) };
     let Some(hub) = &found.hub else { return Ok(()) };
     let survivor = match stray.merged_into {
         Some(feed) => ops.store.feed(&FeedRef::Id(feed)).await?,

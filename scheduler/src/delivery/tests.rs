@@ -21,8 +21,8 @@ use super::saver::Saver;
 use super::sender::{Answering, Sender};
 use super::share::Share;
 use super::targets::Targets;
-use crate::ops::Ops;
 use crate::ops::subscriptions::{EditSubscription, From, SubscriptionError, WantedSecret};
+use crate::ops::{self, Ops};
 use crate::run::{Backends, Scheduler};
 use store::sqlite::SqliteStore;
 use store::{DeliveryFormat, DeliveryTurn, EventFilter, Subscription, SubscriptionKind, Wish};
@@ -99,7 +99,7 @@ impl World {
 
     pub(super) async fn add(&self, wish: Wish, from: From) -> Subscription {
         let secret = WantedSecret::Generated(SignatureKind::Hmac);
-        self.ops.add_subscription(wish, secret, from, "ann").await.unwrap().0
+        ops::subscriptions::add(&self.ops, wish, secret, from, "ann").await.unwrap().0
     }
 
     /// Elsewhere: the store must be able to end a transaction meanwhile.
@@ -148,7 +148,7 @@ impl World {
     }
 
     pub(super) async fn task(&self, id: i64) -> Task {
-        let of = self.ops.subscription(id).await.unwrap().unwrap();
+        let of = ops::subscriptions::find(&self.ops, id).await.unwrap().unwrap();
         let url = of.wish.target.parse().unwrap();
         let target = Targets::default().of(&url, 8, Duration::ZERO);
         let stored = of.progress.place();
@@ -240,7 +240,7 @@ async fn another_filter_gives_the_request_that_is_retried_another_id() {
         wish: Some(Box::new(|wish: &mut Wish| wish.filter = EventFilter::default())),
         ..EditSubscription::default()
     };
-    world.ops.edit_subscription(id, &edit).await.unwrap();
+    ops::subscriptions::edit(&world.ops, id, &edit).await.unwrap();
     assert!(matches!(attempts.attempt(&world.task(id).await).await, Ended::Answered { .. }));
     let sent = world.sent();
     assert_eq!((&sent[0].1[..], &sent[1].1[..]), (&[1, 4][..], &[1, 2, 3, 4][..]));
@@ -261,7 +261,7 @@ async fn what_waits_to_be_sent_again_is_not_sent_after_the_subscription_was_remo
     // The lease was lost, the other process delivered, and the lease was regained.
     world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 2}'").await;
     assert!(matches!(attempts.attempt(&moved).await, Ended::Lost));
-    assert_eq!(world.ops.subscription(id).await.unwrap().unwrap().progress.cursor, 2);
+    assert_eq!(ops::subscriptions::find(&world.ops, id).await.unwrap().unwrap().progress.cursor, 2);
     world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 0, \"pending\": 2}'").await;
     assert!(matches!(attempts.attempt(&cancelled).await, Ended::Answered { .. }), "the same progress");
     assert!(world.ops.store.remove_subscription(id).await.unwrap());
@@ -309,7 +309,7 @@ async fn what_retention_took_is_recorded_also_when_nothing_is_sent() {
     let attempts = world.attempts().await;
     let ended = attempts.attempt(&world.task(id).await).await;
     assert!(matches!(ended, Ended::Answered { looked: Some(10), .. }), "{ended:?}");
-    let progress = world.ops.subscription(id).await.unwrap().unwrap().progress;
+    let progress = ops::subscriptions::find(&world.ops, id).await.unwrap().unwrap().progress;
     assert_eq!((progress.lost_after, progress.cursor), (Some(10), 10));
     // One that a person has begin with what is kept loses nothing.
     let task = world.task(world.add(wish(), From::After(0)).await.id).await;
@@ -355,7 +355,7 @@ async fn quick_targets_that_fall_silent_together_leave_the_quick_lane_to_the_oth
         let request = DeliveryRequest { url: "https://a.example/".parse().unwrap(), fields: Vec::new(), body: None };
         waiting.spawn(async move {
             let mut slot = attempts.lanes.lane(Way::Quick).enter(Way::Quick).await.unwrap();
-            attempts.answered(&silent, request, &mut slot).await
+            attempts.lanes.answered(&silent, request, &mut slot).await
         });
         tokio::task::yield_now().await;
     }
@@ -377,7 +377,7 @@ async fn formats_without_entries_and_a_second_rotation_within_a_day_are_refused(
     let filter = EventFilter { kinds: vec!["feed.*".into()], ..EventFilter::default() };
     let json_feed = Wish { format: DeliveryFormat::JsonFeed, filter, ..wish() };
     let secret = WantedSecret::Generated(SignatureKind::Hmac);
-    let refused = world.ops.add_subscription(json_feed.clone(), secret, From::Now, "ann").await;
+    let refused = ops::subscriptions::add(&world.ops, json_feed.clone(), secret, From::Now, "ann").await;
     assert!(matches!(refused, Err(SubscriptionError::NoEntries)));
     let mut added = world.add(wish(), From::Now).await;
     let wanted = json_feed.clone();
@@ -385,14 +385,14 @@ async fn formats_without_entries_and_a_second_rotation_within_a_day_are_refused(
         wish: Some(Box::new(move |wish: &mut Wish| *wish = wanted.clone())),
         ..EditSubscription::default()
     };
-    let refused = world.ops.edit_subscription(added.id, &edit).await;
+    let refused = ops::subscriptions::edit(&world.ops, added.id, &edit).await;
     assert!(matches!(refused, Err(SubscriptionError::NoEntries)));
     // One that is stored nevertheless gets nothing instead of everything.
     added.wish = json_feed;
     assert!(!super::attempt::filter(&added).kinds.is_empty());
 
     let rotate = EditSubscription { rotate: true, ..EditSubscription::default() };
-    assert!(world.ops.edit_subscription(added.id, &rotate).await.unwrap().unwrap().1.is_some());
-    let refused = world.ops.edit_subscription(added.id, &rotate).await;
+    assert!(ops::subscriptions::edit(&world.ops, added.id, &rotate).await.unwrap().unwrap().1.is_some());
+    let refused = ops::subscriptions::edit(&world.ops, added.id, &rotate).await;
     assert!(matches!(refused, Err(SubscriptionError::Rotating { .. })));
 }

@@ -24,30 +24,28 @@ pub enum Backfill {
     Off,
 }
 
-impl Ops {
-    /// Has the entries of a feed read that are dated `since` or later, page by page, as far as it links to them. `None`: there is
-    /// no such feed.
-    pub async fn backfill(&self, id: FeedId, since: Timestamp) -> Result<Option<Backfill>, BackendError> {
-        if self.condition.config.get().policy.archive_pages == 0 {
-            return Ok(Some(Backfill::Off));
-        }
-        for _ in 0..TRIES {
-            let now = self.clock.now();
-            let Some(feed) = self.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
-            let Some(due) = feed.next_due.filter(|_| feed.status == Status::Active) else {
-                return Ok(Some(Backfill::NotPolled(Box::new(feed))));
-            };
-            let poll_due = feed.archive.as_ref().map_or(due, |archive| archive.poll_due);
-            let wished = ArchiveRead::wished(feed.archive.as_ref(), &feed.url, &feed.onward, since, poll_due);
-            let Some(archive) = wished else {
-                return Ok(Some(Backfill::NoArchive(Box::new(feed))));
-            };
-            if let Some(place) = self.store.begin_archive(id, feed.version, &archive, now).await? {
-                self.schedule.lower(&[placement_slot(&place)], now).await?;
-                let feed = self.store.feed(&FeedRef::Id(id)).await?;
-                return Ok(feed.map(|feed| Backfill::Begun(Box::new(feed))));
-            }
-        }
-        Err(StoreError::Outdated.into())
+/// Has the entries of a feed read that are dated `since` or later, page by page, as far as it links to them. `None`: there is
+/// no such feed.
+pub async fn backfill(ops: &Ops, id: FeedId, since: Timestamp) -> Result<Option<Backfill>, BackendError> {
+    if ops.condition.config.get().policy.archive_pages == 0 {
+        return Ok(Some(Backfill::Off));
     }
+    for _ in 0..TRIES {
+        let now = ops.clock.now();
+        let Some(feed) = ops.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
+        let Some(due) = feed.next_due.filter(|_| feed.status == Status::Active) else {
+            return Ok(Some(Backfill::NotPolled(Box::new(feed))));
+        };
+        let poll_due = feed.archive.as_ref().map_or(due, |archive| archive.poll_due);
+        let wished = ArchiveRead::wished(feed.archive.as_ref(), &feed.url, &feed.onward, since, poll_due);
+        let Some(archive) = wished else {
+            return Ok(Some(Backfill::NoArchive(Box::new(feed))));
+        };
+        if let Some(place) = ops.store.begin_archive(id, feed.version, &archive, now).await? {
+            ops.schedule.lower(&[placement_slot(&place)], now).await?;
+            let feed = ops.store.feed(&FeedRef::Id(id)).await?;
+            return Ok(feed.map(|feed| Backfill::Begun(Box::new(feed))));
+        }
+    }
+    Err(StoreError::Outdated.into())
 }

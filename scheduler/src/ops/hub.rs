@@ -12,7 +12,7 @@ use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl};
 use url::Url;
 
-use super::subscriptions::SubscriptionError;
+use super::subscriptions::{self, SubscriptionError};
 use super::{AddFeed, Ops};
 use crate::error::BackendError;
 use store::{
@@ -113,224 +113,217 @@ impl From<SecretError> for HubRefusal {
     }
 }
 
-impl Ops {
-    /// Returns where the hub is.
-    pub fn hub_url(&self) -> String {
-        format!("{}/hub", self.config.api.public_url.trim_end_matches('/'))
-    }
+/// Returns where the hub is.
+pub fn url(ops: &Ops) -> String {
+    format!("{}/hub", ops.config.api.public_url.trim_end_matches('/'))
+}
 
-    /// Takes a request to the hub. It takes effect when the subscriber has confirmed it.
-    pub async fn hub_request(&self, request: &HubRequest) -> Result<(), HubRefusal> {
-        let topic = topic(&request.topic)?;
-        let callback = self.callback(&request.callback)?;
-        for _ in 0..TRIES {
-            let known = self.store.hub_subscription(&request.topic, &callback).await?;
-            let asked = match request.mode {
-                IntentMode::Subscribe => self.subscribe(request, &topic, &callback, known).await,
-                _ => self.unsubscribe(request, known).await,
-            };
-            match asked {
-                Err(HubRefusal::Backend(BackendError::Store(StoreError::Outdated))) => {}
-                asked => return asked,
-            }
-        }
-        Err(StoreError::Outdated.into())
-    }
-
-    async fn subscribe(
-        &self,
-        request: &HubRequest,
-        topic: &FeedUrl,
-        callback: &str,
-        known: Option<Subscription>,
-    ) -> Result<(), HubRefusal> {
-        let named = known.as_ref().and_then(|known| known.wish.filter.feed);
-        let feed = self.hub_topic(topic, named).await?.map_err(HubRefusal::Unknown)?;
-        if feed.is_none() && !self.may_add_for_hub().await? {
-            return Err(HubRefusal::Busy { why: "this hub added too many feeds a moment ago", wait: YOUNG });
-        }
-        let secret = request.secret.as_deref().map(|secret| self.secrets.seal_hub(secret)).transpose()?;
-        let limits = &self.config.delivery;
-        let lease = request.lease.map_or(limits.hub_lease, Duration::from_secs);
-        let lease = lease.clamp(limits.hub_lease_min, limits.hub_lease_max).as_secs().max(1);
-        let is_first = known.is_none();
-        let format = request.format;
-        let intent = Intent { is_first, lease, secret, format, mode: IntentMode::Subscribe, ..Intent::denied("") };
-        match known {
-            Some(known) => self.ask(&known, intent).await,
-            None => self.add_at_hub(request, callback, feed, intent).await,
-        }
-    }
-
-    async fn unsubscribe(&self, request: &HubRequest, known: Option<Subscription>) -> Result<(), HubRefusal> {
-        let unknown = || HubRefusal::Unknown("this callback has no subscription to this topic".to_owned());
-        let known = known.ok_or_else(unknown)?;
-        let intent = Intent { format: request.format, mode: IntentMode::Unsubscribe, ..Intent::denied("") };
-        self.ask(&known, intent).await
-    }
-
-    /// Has the subscriber of a known subscription verified. A stranger may send requests in its name: they change
-    /// nothing before it has confirmed them, and none replaces one that waits.
-    async fn ask(&self, known: &Subscription, intent: Intent) -> Result<(), HubRefusal> {
-        let Some(hub) = &known.hub else { return Err(StoreError::Outdated.into()) };
-        // A disabled subscription is verified too: its subscriber may be back.
-        if known.state == SubscriptionState::Paused {
-            return Err(HubRefusal::Paused);
-        }
-        let now = self.clock.now();
-        if let Some(pending) = &hub.intent {
-            let wait = pending.next_try.map_or(Duration::ZERO, |at| at.since(now)).max(SOON);
-            return Err(HubRefusal::Busy {
-                why: "an earlier request for this callback and topic is being verified",
-                wait,
-            });
-        }
-        let wait = quiet(known, intent.mode, now);
-        if !wait.is_zero() {
-            let why = "this callback did not confirm the same request a moment ago";
-            return Err(HubRefusal::Busy { why, wait });
-        }
-        let hub = Some(Hub { intent: Some(intent), ..hub.clone() });
-        let change = SubscriptionChange { hub, revision: known.revision, ..SubscriptionChange::default() };
-        match self.store.change_subscription(known.id, &change).await? {
-            Some(_) => Ok(()),
-            None => Err(StoreError::Outdated.into()),
-        }
-    }
-
-    async fn add_at_hub(
-        &self,
-        request: &HubRequest,
-        callback: &str,
-        feed: Option<FeedId>,
-        intent: Intent,
-    ) -> Result<(), HubRefusal> {
-        let counts = self.store.count_subscriptions().await?;
-        let at_hub: u64 = counts.iter().filter(|it| it.0 == SubscriptionKind::Websub).map(|it| it.3).sum();
-        if at_hub >= MOST_AT_HUB {
-            return Err(HubRefusal::Full);
-        }
-        if request.by == ANONYMOUS {
-            self.check_unconfirmed(callback).await?;
-        }
-        let kinds = ["entry.new", "entry.updated"].map(str::to_owned).to_vec();
-        let wish = Wish {
-            kind: SubscriptionKind::Websub,
-            target: callback.to_owned(),
-            filter: EventFilter { kinds, feed, ..EventFilter::default() },
-            format: intent.format,
-            batch: BATCH,
-            delay: Duration::ZERO,
+/// Takes a request to the hub. It takes effect when the subscriber has confirmed it.
+pub async fn accept(ops: &Ops, request: &HubRequest) -> Result<(), HubRefusal> {
+    let topic = topic(&request.topic)?;
+    let callback = callback(ops, &request.callback)?;
+    for _ in 0..TRIES {
+        let known = ops.store.hub_subscription(&request.topic, &callback).await?;
+        let asked = match request.mode {
+            IntentMode::Subscribe => subscribe(ops, request, &topic, &callback, known).await,
+            _ => unsubscribe(ops, request, known).await,
         };
-        let now = self.clock.now();
-        let new = NewSubscription {
-            wish,
-            secret: Sealed::from_bytes(Vec::new()),
-            by: request.by.clone(),
-            after: self.store.latest_seq().await?,
-            hub: Some(Hub { topic: request.topic.clone(), until: now.after(CONFIRMED_WITHIN), intent: Some(intent) }),
-        };
-        match self.store.add_subscription(&new, now).await? {
-            Some(_) => Ok(()),
-            // The same request came twice at once, unless there are too many subscriptions in all.
-            None if self.store.hub_subscription(&request.topic, callback).await?.is_some() => {
-                Err(StoreError::Outdated.into())
-            }
-            None => Err(HubRefusal::Full),
+        match asked {
+            Err(HubRefusal::Backend(BackendError::Store(StoreError::Outdated))) => {}
+            asked => return asked,
         }
     }
+    Err(StoreError::Outdated.into())
+}
 
-    /// Unconfirmed requests do not take the places of others.
-    async fn check_unconfirmed(&self, callback: &str) -> Result<(), HubRefusal> {
-        let waiting = self.store.unconfirmed_callbacks().await?;
-        let host = |url: &str| url.parse::<Url>().ok().and_then(|url| url.host_str().map(str::to_owned));
-        let of_callback = host(callback);
-        let of_host = waiting.iter().filter(|other| host(other) == of_callback).count();
-        if of_host >= MOST_UNCONFIRMED_PER_HOST {
-            let why = "too many subscriptions of callbacks on this host are waiting to be confirmed";
-            return Err(HubRefusal::Busy { why, wait: SOON });
-        }
-        if waiting.len() >= MOST_UNCONFIRMED {
-            return Err(HubRefusal::Full);
-        }
-        Ok(())
+async fn subscribe(
+    ops: &Ops,
+    request: &HubRequest,
+    topic: &FeedUrl,
+    callback: &str,
+    known: Option<Subscription>,
+) -> Result<(), HubRefusal> {
+    let named = known.as_ref().and_then(|known| known.wish.filter.feed);
+    let feed = known_feed(ops, topic, named).await?.map_err(HubRefusal::Unknown)?;
+    if feed.is_none() && !may_add_feed(ops).await? {
+        return Err(HubRefusal::Busy { why: "this hub added too many feeds a moment ago", wait: YOUNG });
     }
+    let secret = request.secret.as_deref().map(|secret| ops.secrets.seal_hub(secret)).transpose()?;
+    let limits = &ops.config.delivery;
+    let lease = request.lease.map_or(limits.hub_lease, Duration::from_secs);
+    let lease = lease.clamp(limits.hub_lease_min, limits.hub_lease_max).as_secs().max(1);
+    let is_first = known.is_none();
+    let format = request.format;
+    let intent = Intent { is_first, lease, secret, format, mode: IntentMode::Subscribe, ..Intent::denied("") };
+    match known {
+        Some(known) => ask(ops, &known, intent).await,
+        None => add_subscription(ops, request, callback, feed, intent).await,
+    }
+}
 
-    /// Returns whether the hub may add a feed now.
-    async fn may_add_for_hub(&self) -> Result<bool, StoreError> {
-        if self.config.delivery.hub == HubAccess::Token {
-            return Ok(true);
-        }
-        Ok(self.store.hub_additions(self.clock.now().before(YOUNG)).await? < ADDED_WITHIN)
-    }
+async fn unsubscribe(ops: &Ops, request: &HubRequest, known: Option<Subscription>) -> Result<(), HubRefusal> {
+    let unknown = || HubRefusal::Unknown("this callback has no subscription to this topic".to_owned());
+    let known = known.ok_or_else(unknown)?;
+    let intent = Intent { format: request.format, mode: IntentMode::Unsubscribe, ..Intent::denied("") };
+    ask(ops, &known, intent).await
+}
 
-    /// Checks a callback, and returns it as it is stored.
-    fn callback(&self, text: &str) -> Result<String, HubRefusal> {
-        let url = self.target(text).map_err(|error| match error {
-            SubscriptionError::Target { why, .. } => HubRefusal::Bad(format!("hub.callback cannot be used: {why}")),
-            other => HubRefusal::Bad(other.to_string()),
-        })?;
-        match url.fragment() {
-            None => Ok(url.into()),
-            Some(_) => Err(HubRefusal::Bad("hub.callback must not have a fragment".to_owned())),
-        }
+/// Has the subscriber of a known subscription verified. A stranger may send requests in its name: they change
+/// nothing before it has confirmed them, and none replaces one that waits.
+async fn ask(ops: &Ops, known: &Subscription, intent: Intent) -> Result<(), HubRefusal> {
+    let Some(hub) = &known.hub else { return Err(StoreError::Outdated.into()) };
+    // A disabled subscription is verified too: its subscriber may be back.
+    if known.state == SubscriptionState::Paused {
+        return Err(HubRefusal::Paused);
     }
+    let now = ops.clock.now();
+    if let Some(pending) = &hub.intent {
+        let wait = pending.next_try.map_or(Duration::ZERO, |at| at.since(now)).max(SOON);
+        return Err(HubRefusal::Busy { why: "an earlier request for this callback and topic is being verified", wait });
+    }
+    let wait = quiet(known, intent.mode, now);
+    if !wait.is_zero() {
+        let why = "this callback did not confirm the same request a moment ago";
+        return Err(HubRefusal::Busy { why, wait });
+    }
+    let hub = Some(Hub { intent: Some(intent), ..hub.clone() });
+    let change = SubscriptionChange { hub, revision: known.revision, ..SubscriptionChange::default() };
+    match ops.store.change_subscription(known.id, &change).await? {
+        Some(_) => Ok(()),
+        None => Err(StoreError::Outdated.into()),
+    }
+}
 
-    /// Returns the feed of a topic, or `None` if the hub may add it; `Err` says why it accepts no subscribers. The feed
-    /// that a subscription has already counts where there is none with the topic's URL: feeds move.
-    async fn hub_topic(
-        &self,
-        url: &FeedUrl,
-        known: Option<FeedId>,
-    ) -> Result<Result<Option<FeedId>, String>, StoreError> {
-        let access = self.config.delivery.hub;
-        let is_over = |feed: &Feed| matches!(feed.status, Status::Removed | Status::Gone);
-        let mut found = self.store.feed(&FeedRef::Url(url.clone())).await?;
-        if let Some(id) = known.filter(|_| found.as_ref().is_none_or(is_over)) {
-            found = self.store.feed(&FeedRef::Id(id)).await?.or(found);
-        }
-        if let Some(survivor) = found.as_ref().and_then(|feed| feed.merged_into) {
-            found = self.store.feed(&FeedRef::Id(survivor)).await?;
-        }
-        Ok(match found {
-            _ if access == HubAccess::Off => Err("this hub is closed".to_owned()),
-            Some(feed) if is_over(&feed) => Err("this feed is no longer polled here".to_owned()),
-            // To a caller without a token, private feeds look like unknown ones.
-            Some(feed) if feed.is_private() && access != HubAccess::Token => {
-                Err("this hub has no such feed".to_owned())
-            }
-            Some(feed) => Ok(Some(feed.id)),
-            None if access == HubAccess::Known => Err("this hub has no such feed".to_owned()),
-            None => Ok(None),
-        })
+async fn add_subscription(
+    ops: &Ops,
+    request: &HubRequest,
+    callback: &str,
+    feed: Option<FeedId>,
+    intent: Intent,
+) -> Result<(), HubRefusal> {
+    let counts = ops.store.count_subscriptions().await?;
+    let at_hub: u64 = counts.iter().filter(|it| it.0 == SubscriptionKind::Websub).map(|it| it.3).sum();
+    if at_hub >= MOST_AT_HUB {
+        return Err(HubRefusal::Full);
     }
+    if request.by == ANONYMOUS {
+        check_unconfirmed(ops, callback).await?;
+    }
+    let kinds = ["entry.new", "entry.updated"].map(str::to_owned).to_vec();
+    let wish = Wish {
+        kind: SubscriptionKind::Websub,
+        target: callback.to_owned(),
+        filter: EventFilter { kinds, feed, ..EventFilter::default() },
+        format: intent.format,
+        batch: BATCH,
+        delay: Duration::ZERO,
+    };
+    let now = ops.clock.now();
+    let new = NewSubscription {
+        wish,
+        secret: Sealed::from_bytes(Vec::new()),
+        by: request.by.clone(),
+        after: ops.store.latest_seq().await?,
+        hub: Some(Hub { topic: request.topic.clone(), until: now.after(CONFIRMED_WITHIN), intent: Some(intent) }),
+    };
+    match ops.store.add_subscription(&new, now).await? {
+        Some(_) => Ok(()),
+        // The same request came twice at once, unless there are too many subscriptions in all.
+        None if ops.store.hub_subscription(&request.topic, callback).await?.is_some() => {
+            Err(StoreError::Outdated.into())
+        }
+        None => Err(HubRefusal::Full),
+    }
+}
 
-    /// Returns the feed of a topic, which is added if it is unknown.
-    pub(crate) async fn hub_feed(&self, topic: &str, known: Option<FeedId>) -> Result<TopicFeed, BackendError> {
-        let Ok(url) = topic.parse::<FeedUrl>() else {
-            return Ok(TopicFeed::Refused("hub.topic is not the URL of a feed".to_owned()));
-        };
-        match self.hub_topic(&url, known).await? {
-            Ok(Some(feed)) => return Ok(TopicFeed::Found(feed)),
-            Ok(None) => {}
-            Err(why) => return Ok(TopicFeed::Refused(why)),
-        }
-        if !self.may_add_for_hub().await? {
-            return Ok(TopicFeed::Later);
-        }
-        let feed = AddFeed {
-            url,
-            login: None,
-            audience: Audience::default(),
-            calm: Vec::new(),
-            private: false,
-            marks: Marks { labels: vec![HUB_LABEL.to_owned()], external_id: None },
-            title: None,
-        };
-        let added = self.add_for_hub(feed).await?;
-        let erased = || TopicFeed::Refused("the feed was erased while it was added".to_owned());
-        Ok(added.map_or_else(erased, TopicFeed::Found))
+/// Unconfirmed requests do not take the places of others.
+async fn check_unconfirmed(ops: &Ops, callback: &str) -> Result<(), HubRefusal> {
+    let waiting = ops.store.unconfirmed_callbacks().await?;
+    let host = |url: &str| url.parse::<Url>().ok().and_then(|url| url.host_str().map(str::to_owned));
+    let of_callback = host(callback);
+    let of_host = waiting.iter().filter(|other| host(other) == of_callback).count();
+    if of_host >= MOST_UNCONFIRMED_PER_HOST {
+        let why = "too many subscriptions of callbacks on this host are waiting to be confirmed";
+        return Err(HubRefusal::Busy { why, wait: SOON });
     }
+    if waiting.len() >= MOST_UNCONFIRMED {
+        return Err(HubRefusal::Full);
+    }
+    Ok(())
+}
+
+/// Returns whether the hub may add a feed now.
+async fn may_add_feed(ops: &Ops) -> Result<bool, StoreError> {
+    if ops.config.delivery.hub == HubAccess::Token {
+        return Ok(true);
+    }
+    Ok(ops.store.hub_additions(ops.clock.now().before(YOUNG)).await? < ADDED_WITHIN)
+}
+
+/// Checks a callback, and returns it as it is stored.
+fn callback(ops: &Ops, text: &str) -> Result<String, HubRefusal> {
+    let url = subscriptions::target(ops, text).map_err(|error| match error {
+        SubscriptionError::Target { why, .. } => HubRefusal::Bad(format!("hub.callback cannot be used: {why}")),
+        other => HubRefusal::Bad(other.to_string()),
+    })?;
+    match url.fragment() {
+        None => Ok(url.into()),
+        Some(_) => Err(HubRefusal::Bad("hub.callback must not have a fragment".to_owned())),
+    }
+}
+
+/// Returns the feed of a topic, or `None` if the hub may add it; `Err` says why it accepts no subscribers. The feed
+/// that a subscription has already counts where there is none with the topic's URL: feeds move.
+async fn known_feed(
+    ops: &Ops,
+    url: &FeedUrl,
+    known: Option<FeedId>,
+) -> Result<Result<Option<FeedId>, String>, StoreError> {
+    let access = ops.config.delivery.hub;
+    let is_over = |feed: &Feed| matches!(feed.status, Status::Removed | Status::Gone);
+    let mut found = ops.store.feed(&FeedRef::Url(url.clone())).await?;
+    if let Some(id) = known.filter(|_| found.as_ref().is_none_or(is_over)) {
+        found = ops.store.feed(&FeedRef::Id(id)).await?.or(found);
+    }
+    if let Some(survivor) = found.as_ref().and_then(|feed| feed.merged_into) {
+        found = ops.store.feed(&FeedRef::Id(survivor)).await?;
+    }
+    Ok(match found {
+        _ if access == HubAccess::Off => Err("this hub is closed".to_owned()),
+        Some(feed) if is_over(&feed) => Err("this feed is no longer polled here".to_owned()),
+        // To a caller without a token, private feeds look like unknown ones.
+        Some(feed) if feed.is_private() && access != HubAccess::Token => Err("this hub has no such feed".to_owned()),
+        Some(feed) => Ok(Some(feed.id)),
+        None if access == HubAccess::Known => Err("this hub has no such feed".to_owned()),
+        None => Ok(None),
+    })
+}
+
+/// Returns the feed of a topic, which is added if it is unknown.
+pub(crate) async fn feed_of(ops: &Ops, topic: &str, known: Option<FeedId>) -> Result<TopicFeed, BackendError> {
+    let Ok(url) = topic.parse::<FeedUrl>() else {
+        return Ok(TopicFeed::Refused("hub.topic is not the URL of a feed".to_owned()));
+    };
+    match known_feed(ops, &url, known).await? {
+        Ok(Some(feed)) => return Ok(TopicFeed::Found(feed)),
+        Ok(None) => {}
+        Err(why) => return Ok(TopicFeed::Refused(why)),
+    }
+    if !may_add_feed(ops).await? {
+        return Ok(TopicFeed::Later);
+    }
+    let feed = AddFeed {
+        url,
+        login: None,
+        audience: Audience::default(),
+        calm: Vec::new(),
+        private: false,
+        marks: Marks { labels: vec![HUB_LABEL.to_owned()], external_id: None },
+        title: None,
+    };
+    let added = ops.add_for_hub(feed).await?;
+    let erased = || TopicFeed::Refused("the feed was erased while it was added".to_owned());
+    Ok(added.map_or_else(erased, TopicFeed::Found))
 }
 
 /// Returns how long a question must wait: its last answer was no, or there was none.

@@ -129,146 +129,144 @@ impl std::convert::From<SecretError> for SubscriptionError {
     }
 }
 
-impl Ops {
-    /// Checks a target, as far as that is possible before its name is resolved.
-    pub fn target(&self, text: &str) -> Result<Url, SubscriptionError> {
-        let shown = || common::url::without_login(text).to_string();
-        let refused = |why: &str| SubscriptionError::Target { target: shown(), why: why.to_owned() };
-        if text.len() > LONGEST_TARGET {
-            return Err(refused("the URL is longer than 2,048 bytes"));
-        }
-        let url = Url::parse(text.trim()).map_err(|error| refused(&format!("it is not a URL: {error}")))?;
-        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
-            return Err(refused("it must be an http or https URL, such as https://example.com/hook"));
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(refused("it contains a user name or password; requests are signed instead"));
-        }
-        match self.sender.get().map(|sender| (sender.judge)(&url)) {
-            Some(Err(why)) => Err(refused(&why)),
-            _ => Ok(url),
-        }
+/// Checks a target, as far as that is possible before its name is resolved.
+pub fn target(ops: &Ops, text: &str) -> Result<Url, SubscriptionError> {
+    let shown = || common::url::without_login(text).to_string();
+    let refused = |why: &str| SubscriptionError::Target { target: shown(), why: why.to_owned() };
+    if text.len() > LONGEST_TARGET {
+        return Err(refused("the URL is longer than 2,048 bytes"));
     }
-
-    /// Adds a subscription; returns it with its secret, which is not shown again.
-    pub async fn add_subscription(
-        &self,
-        mut wish: Wish,
-        secret: WantedSecret,
-        from: From,
-        by: &str,
-    ) -> Result<(Subscription, WebhookSecret), SubscriptionError> {
-        wish.target = self.target(&wish.target)?.into();
-        check_kinds(&wish)?;
-        let secret = made(secret)?;
-        let sealed = self.secrets.seal_webhook(&secret)?;
-        let after = self.cursor(from).await?;
-        let new = NewSubscription { wish, secret: sealed, by: by.to_owned(), after, hub: None };
-        let added = self.store.add_subscription(&new, self.clock.now()).await?;
-        Ok((added.ok_or(SubscriptionError::TooMany)?, secret))
+    let url = Url::parse(text.trim()).map_err(|error| refused(&format!("it is not a URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+        return Err(refused("it must be an http or https URL, such as https://example.com/hook"));
     }
-
-    /// One subscription.
-    pub async fn subscription(&self, id: i64) -> Result<Option<Subscription>, StoreError> {
-        Ok(self.store.subscriptions_among(&[id]).await?.into_iter().next())
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(refused("it contains a user name or password; requests are signed instead"));
     }
-
-    /// Changes a subscription; returns it as it is afterwards, and another secret if one was set. `None`: there is none.
-    pub async fn edit_subscription(
-        &self,
-        id: i64,
-        edit: &EditSubscription,
-    ) -> Result<Option<(Subscription, Option<WebhookSecret>)>, SubscriptionError> {
-        for _ in 0..TRIES {
-            let Some(before) = self.subscription(id).await? else { return Ok(None) };
-            let secret = match (&edit.secret, edit.rotate) {
-                (Some(wanted), _) => Some(made(wanted.clone())?),
-                (None, true) => Some(made(WantedSecret::Generated(self.kind_of(&before)))?),
-                (None, false) => None,
-            };
-            let change = self.subscription_change(&before, edit, secret.as_ref()).await?;
-            match self.store.change_subscription(id, &change).await {
-                Err(StoreError::Outdated) => {}
-                changed => return Ok(changed?.map(|changed| (changed, secret))),
-            }
-        }
-        Err(StoreError::Outdated.into())
+    match ops.sender.get().map(|sender| (sender.judge)(&url)) {
+        Some(Err(why)) => Err(refused(&why)),
+        _ => Ok(url),
     }
+}
 
-    async fn subscription_change(
-        &self,
-        before: &Subscription,
-        edit: &EditSubscription,
-        secret: Option<&WebhookSecret>,
-    ) -> Result<SubscriptionChange, SubscriptionError> {
-        if before.hub.is_some() && (edit.wish.is_some() || secret.is_some()) {
-            return Err(SubscriptionError::OfHub);
-        }
-        let mut wish = None;
-        if let Some(change) = &edit.wish {
-            let mut changed = before.wish.clone();
-            change(&mut changed);
-            changed.target = self.target(&changed.target)?.into();
-            check_kinds(&changed)?;
-            wish = Some(changed);
-        }
-        let replay_after = match edit.replay {
-            Some(from) => Some(self.cursor(from).await?),
-            None => None,
+/// Adds a subscription; returns it with its secret, which is not shown again.
+pub async fn add(
+    ops: &Ops,
+    mut wish: Wish,
+    secret: WantedSecret,
+    from: From,
+    by: &str,
+) -> Result<(Subscription, WebhookSecret), SubscriptionError> {
+    wish.target = target(ops, &wish.target)?.into();
+    check_kinds(&wish)?;
+    let secret = made(secret)?;
+    let sealed = ops.secrets.seal_webhook(&secret)?;
+    let after = cursor(ops, from).await?;
+    let new = NewSubscription { wish, secret: sealed, by: by.to_owned(), after, hub: None };
+    let added = ops.store.add_subscription(&new, ops.clock.now()).await?;
+    Ok((added.ok_or(SubscriptionError::TooMany)?, secret))
+}
+
+/// One subscription.
+pub async fn find(ops: &Ops, id: i64) -> Result<Option<Subscription>, StoreError> {
+    Ok(ops.store.subscriptions_among(&[id]).await?.into_iter().next())
+}
+
+/// Changes a subscription; returns it as it is afterwards, and another secret if one was set. `None`: there is none.
+pub async fn edit(
+    ops: &Ops,
+    id: i64,
+    edit: &EditSubscription,
+) -> Result<Option<(Subscription, Option<WebhookSecret>)>, SubscriptionError> {
+    for _ in 0..TRIES {
+        let Some(before) = find(ops, id).await? else { return Ok(None) };
+        let secret = match (&edit.secret, edit.rotate) {
+            (Some(wanted), _) => Some(made(wanted.clone())?),
+            (None, true) => Some(made(WantedSecret::Generated(kind_of(ops, &before)))?),
+            (None, false) => None,
         };
-        let resumes = edit.state == Some(SubscriptionState::Active) && before.state != SubscriptionState::Active;
-        if resumes && replay_after.is_none() {
-            self.check_cursor(before.progress.cursor).await?;
+        let change = change_of(ops, &before, edit, secret.as_ref()).await?;
+        match ops.store.change_subscription(id, &change).await {
+            Err(StoreError::Outdated) => {}
+            changed => return Ok(changed?.map(|changed| (changed, secret))),
         }
-        let now = self.clock.now();
-        if let (Some(_), Some((_, until))) = (secret, &before.old_secret)
-            && *until > now
-        {
-            // The receiver may have either of the two: a third would lock it out.
-            return Err(SubscriptionError::Rotating { until: *until });
-        }
-        let until = now.after(ROTATION);
-        let secret = secret.map(|secret| self.secrets.seal_webhook(secret)).transpose()?;
-        Ok(SubscriptionChange {
-            hub: None,
-            delivery: None,
-            wish,
-            state: edit.state,
-            secret: secret.map(|secret| (secret, until)),
-            replay_after,
-            revision: before.revision,
-        })
     }
+    Err(StoreError::Outdated.into())
+}
 
-    fn kind_of(&self, subscription: &Subscription) -> SignatureKind {
-        self.secrets.open_webhook(&subscription.secret).map_or(SignatureKind::Hmac, |secret| secret.kind())
+async fn change_of(
+    ops: &Ops,
+    before: &Subscription,
+    edit: &EditSubscription,
+    secret: Option<&WebhookSecret>,
+) -> Result<SubscriptionChange, SubscriptionError> {
+    if before.hub.is_some() && (edit.wish.is_some() || secret.is_some()) {
+        return Err(SubscriptionError::OfHub);
     }
+    let mut wish = None;
+    if let Some(change) = &edit.wish {
+        let mut changed = before.wish.clone();
+        change(&mut changed);
+        changed.target = target(ops, &changed.target)?.into();
+        check_kinds(&changed)?;
+        wish = Some(changed);
+    }
+    let replay_after = match edit.replay {
+        Some(from) => Some(cursor(ops, from).await?),
+        None => None,
+    };
+    let resumes = edit.state == Some(SubscriptionState::Active) && before.state != SubscriptionState::Active;
+    if resumes && replay_after.is_none() {
+        check_cursor(ops, before.progress.cursor).await?;
+    }
+    let now = ops.clock.now();
+    if let (Some(_), Some((_, until))) = (secret, &before.old_secret)
+        && *until > now
+    {
+        // The receiver may have either of the two: a third would lock it out.
+        return Err(SubscriptionError::Rotating { until: *until });
+    }
+    let until = now.after(ROTATION);
+    let secret = secret.map(|secret| ops.secrets.seal_webhook(secret)).transpose()?;
+    Ok(SubscriptionChange {
+        hub: None,
+        delivery: None,
+        wish,
+        state: edit.state,
+        secret: secret.map(|secret| (secret, until)),
+        replay_after,
+        revision: before.revision,
+    })
+}
 
-    /// Returns the number after which events are sent.
-    async fn cursor(&self, from: From) -> Result<i64, SubscriptionError> {
-        match from {
-            From::Now => Ok(self.store.latest_seq().await?),
-            From::After(after) => Ok(after.max(self.check_cursor(after).await? - 1)),
-            From::Since(since) => {
-                let filter = EventFilter { since: Some(since), ..EventFilter::default() };
-                let page = self.store.find_events(&EventQuery { filter, ..EventQuery::after(0, 1) }).await?;
-                match page.items.first() {
-                    Some(event) => Ok(event.seq - 1),
-                    None => Ok(self.store.latest_seq().await?),
-                }
+fn kind_of(ops: &Ops, subscription: &Subscription) -> SignatureKind {
+    ops.secrets.open_webhook(&subscription.secret).map_or(SignatureKind::Hmac, |secret| secret.kind())
+}
+
+/// Returns the number after which events are sent.
+async fn cursor(ops: &Ops, from: From) -> Result<i64, SubscriptionError> {
+    match from {
+        From::Now => Ok(ops.store.latest_seq().await?),
+        From::After(after) => Ok(after.max(check_cursor(ops, after).await? - 1)),
+        From::Since(since) => {
+            let filter = EventFilter { since: Some(since), ..EventFilter::default() };
+            let page = ops.store.find_events(&EventQuery { filter, ..EventQuery::after(0, 1) }).await?;
+            match page.items.first() {
+                Some(event) => Ok(event.seq - 1),
+                None => Ok(ops.store.latest_seq().await?),
             }
         }
     }
+}
 
-    /// Returns the oldest number that is kept. Zero is the beginning of that.
-    async fn check_cursor(&self, after: i64) -> Result<i64, SubscriptionError> {
-        let page = self.store.events(after, 1).await?;
-        if after > 0 && after < page.oldest - 1 {
-            return Err(SubscriptionError::Lost { after, oldest: page.oldest });
-        }
-        let newest = self.store.latest_seq().await?;
-        if after > newest { Err(SubscriptionError::Ahead { after, newest }) } else { Ok(page.oldest) }
+/// Returns the oldest number that is kept. Zero is the beginning of that.
+async fn check_cursor(ops: &Ops, after: i64) -> Result<i64, SubscriptionError> {
+    let page = ops.store.events(after, 1).await?;
+    if after > 0 && after < page.oldest - 1 {
+        return Err(SubscriptionError::Lost { after, oldest: page.oldest });
     }
+    let newest = ops.store.latest_seq().await?;
+    if after > newest { Err(SubscriptionError::Ahead { after, newest }) } else { Ok(page.oldest) }
 }
 
 fn check_kinds(wish: &Wish) -> Result<(), SubscriptionError> {

@@ -3,144 +3,130 @@
 use std::collections::HashMap;
 
 use common::archive::ArchiveLimits;
-use common::config::Config;
 use common::feed::Feed;
 use common::host::HostKey;
-use common::live_rules::LiveRules;
-use common::metrics::Metrics;
 use common::policy::{Decision, Notices, Rule, Terms, category, first_hold};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::FeedId;
 
-use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::poll::archive::{BACKDATED, page_due};
 use crate::poll::log;
+use crate::poll::settling::Settling;
 use crate::poll::subject::subject;
-use crate::schedule::{Band, Schedule, Slot};
-use store::{Applied, Store, Verdict};
+use crate::schedule::{Band, Slot};
+use store::{Applied, Verdict};
 
-/// Settles reports of pages.
-pub(super) struct PageReports<'a> {
-    pub(super) store: &'a dyn Store,
-    pub(super) schedule: &'a dyn Schedule,
-    pub(super) rules: &'a LiveRules,
-    pub(super) config: &'a Config,
-    pub(super) metrics: &'a Metrics,
-    pub(super) condition: &'a Condition,
+/// Stores the content of pages, and plans the next ones. Safe to repeat.
+pub(super) async fn settle(
+    settling: &Settling<'_>,
+    reports: Vec<FetchReport>,
+    feeds: &HashMap<FeedId, Feed>,
+    now: Timestamp,
+) -> Result<(), BackendError> {
+    let gaps = settling.rules.get();
+    let free: Vec<(HostKey, Timestamp)> = reports
+        .iter()
+        .map(|report| (report.host.clone(), report.started.after(gaps.limits_of(&report.host).gap)))
+        .collect();
+    let current = reports.into_iter().filter_map(|report| {
+        let feed = feeds.get(&report.feed).filter(|feed| feed.version == report.version);
+        settling.metrics.stale_reports.inc_by(u64::from(feed.is_none()));
+        Some(judge_page(settling, feed?, report, now))
+    });
+    let mut pending = vec![current.collect::<Vec<_>>()];
+    while let Some(mut batch) = pending.pop() {
+        if batch.is_empty() {
+            continue;
+        }
+        match settling.store.apply(&batch, settling.config.scheduler.clock_skew, now).await {
+            Ok(applied) => pages_applied(settling, &batch, &applied, now).await?,
+            Err(error) if error.refuses_data() && batch.len() > 1 => {
+                let rest = batch.split_off(batch.len() / 2);
+                pending.extend([rest, batch]);
+            }
+            Err(error) if error.refuses_data() => {
+                tracing::error!(error = &error as &dyn std::error::Error, "the store refused a page of older entries");
+                pending.push(batch.into_iter().filter_map(without_page).collect());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    settling.schedule.unpark(&free).await?;
+    Ok(())
 }
 
-impl PageReports<'_> {
-    /// Stores the content of pages, and plans the next ones. Safe to repeat.
-    pub(super) async fn settle(
-        &self,
-        reports: Vec<FetchReport>,
-        feeds: &HashMap<FeedId, Feed>,
-        now: Timestamp,
-    ) -> Result<(), BackendError> {
-        let gaps = self.rules.get();
-        let free: Vec<(HostKey, Timestamp)> = reports
-            .iter()
-            .map(|report| (report.host.clone(), report.started.after(gaps.limits_of(&report.host).gap)))
-            .collect();
-        let current = reports.into_iter().filter_map(|report| {
-            let feed = feeds.get(&report.feed).filter(|feed| feed.version == report.version);
-            self.metrics.stale_reports.inc_by(u64::from(feed.is_none()));
-            Some(self.judge_page(feed?, report, now))
-        });
-        let mut pending = vec![current.collect::<Vec<_>>()];
-        while let Some(mut batch) = pending.pop() {
-            if batch.is_empty() {
-                continue;
-            }
-            match self.store.apply(&batch, self.config.scheduler.clock_skew, now).await {
-                Ok(applied) => self.pages_applied(&batch, &applied, now).await?,
-                Err(error) if error.refuses_data() && batch.len() > 1 => {
-                    let rest = batch.split_off(batch.len() / 2);
-                    pending.extend([rest, batch]);
-                }
-                Err(error) if error.refuses_data() => {
-                    tracing::error!(
-                        error = &error as &dyn std::error::Error,
-                        "the store refused a page of older entries"
-                    );
-                    pending.push(batch.into_iter().filter_map(without_page).collect());
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        self.schedule.unpark(&free).await?;
-        Ok(())
+async fn pages_applied(
+    settling: &Settling<'_>,
+    batch: &[Verdict],
+    applied: &[Applied],
+    now: Timestamp,
+) -> Result<(), BackendError> {
+    log::pages(batch, applied);
+    let mut slots = Vec::new();
+    for (verdict, applied) in batch.iter().zip(applied) {
+        // Of those that a person changed meanwhile the page is read again when its lease has ended.
+        let Applied::Stored { due, wake, new_entries, over_quota, .. } = applied else { continue };
+        settling.condition.watchdog.progressed();
+        let is_read = matches!(verdict.report.outcome, Outcome::Modified(_) | Outcome::NotModified { .. });
+        settling.metrics.archive_pages.with_label_values(&[if is_read { "read" } else { "failed" }]).inc();
+        settling.metrics.entries.inc_by(u64::from(*new_entries));
+        settling.metrics.record_over_quota(over_quota);
+        let band = Band::of(verdict.category, *wake);
+        slots.extend(due.map(|due_at| Slot { feed: verdict.report.feed, due_at, band }));
     }
+    Ok(settling.schedule.put(&slots, now).await?)
+}
 
-    async fn pages_applied(&self, batch: &[Verdict], applied: &[Applied], now: Timestamp) -> Result<(), BackendError> {
-        log::pages(batch, applied);
-        let mut slots = Vec::new();
-        for (verdict, applied) in batch.iter().zip(applied) {
-            // Of those that a person changed meanwhile the page is read again when its lease has ended.
-            let Applied::Stored { due, wake, new_entries, over_quota, .. } = applied else { continue };
-            self.condition.watchdog.progressed();
-            let is_read = matches!(verdict.report.outcome, Outcome::Modified(_) | Outcome::NotModified { .. });
-            self.metrics.archive_pages.with_label_values(&[if is_read { "read" } else { "failed" }]).inc();
-            self.metrics.entries.inc_by(u64::from(*new_entries));
-            self.metrics.record_over_quota(over_quota);
-            let band = Band::of(verdict.category, *wake);
-            slots.extend(due.map(|due_at| Slot { feed: verdict.report.feed, due_at, band }));
-        }
-        Ok(self.schedule.put(&slots, now).await?)
-    }
-
-    /// Returns what follows from a page: its entries, and the next page or the end.
-    fn judge_page(&self, feed: &Feed, mut report: FetchReport, now: Timestamp) -> Verdict {
-        let (config, rules) = (self.condition.config.get(), self.rules.get());
-        let config = &config.policy;
-        // The feed stays with its own host.
-        let charged = std::mem::replace(&mut report.host, feed.host.clone());
-        report.answered_by = report.answered_by.or(Some(charged)).filter(|host| *host != report.host);
-        let mut decision = Decision {
-            state: feed.state,
-            status: feed.status,
-            next_due: feed.next_due,
-            terms: Terms::default(),
-            host_hold: report.outcome.rest().map(|until| first_hold(until, now, config.penalty.throttled)),
-            notices: Notices::default(),
+/// Returns what follows from a page: its entries, and the next page or the end.
+fn judge_page(settling: &Settling<'_>, feed: &Feed, mut report: FetchReport, now: Timestamp) -> Verdict {
+    let (config, rules) = (settling.condition.config.get(), settling.rules.get());
+    let config = &config.policy;
+    // The feed stays with its own host.
+    let charged = std::mem::replace(&mut report.host, feed.host.clone());
+    report.answered_by = report.answered_by.or(Some(charged)).filter(|host| *host != report.host);
+    let mut decision = Decision {
+        state: feed.state,
+        status: feed.status,
+        next_due: feed.next_due,
+        terms: Terms::default(),
+        host_hold: report.outcome.rest().map(|until| first_hold(until, now, config.penalty.throttled)),
+        notices: Notices::default(),
+    };
+    feed.terms
+        .iter()
+        .filter(|term| term.rule != Rule::Archive)
+        .for_each(|term| decision.terms.push(term.rule, term.due));
+    let archive = feed.archive.clone().and_then(|archive| {
+        let (poll_due, since) = (archive.poll_due, archive.since);
+        decision.next_due = Some(poll_due);
+        let failed = !matches!(report.outcome, Outcome::Modified(_));
+        let step = match &mut report.outcome {
+            Outcome::Modified(document) => {
+                let limits = ArchiveLimits {
+                    pages: config.archive_pages,
+                    bytes: config.archive_bytes,
+                    entries: config.archive_entries,
+                };
+                archive.after(document, report.wire_bytes, limits)
+            }
+            _ => archive.after_failure(),
         };
-        feed.terms
-            .iter()
-            .filter(|term| term.rule != Rule::Archive)
-            .for_each(|term| decision.terms.push(term.rule, term.due));
-        let archive = feed.archive.clone().and_then(|archive| {
-            let (poll_due, since) = (archive.poll_due, archive.since);
-            decision.next_due = Some(poll_due);
-            let failed = !matches!(report.outcome, Outcome::Modified(_));
-            let step = match &mut report.outcome {
-                Outcome::Modified(document) => {
-                    let limits = ArchiveLimits {
-                        pages: config.archive_pages,
-                        bytes: config.archive_bytes,
-                        entries: config.archive_entries,
-                    };
-                    archive.after(document, report.wire_bytes, limits)
-                }
-                _ => archive.after_failure(),
-            };
-            let closes = |gap: &Timestamp| {
-                step.overlaps && step.gap.is_none_or(|own| own <= *gap)
-                    || step.is_past && since <= gap.before(BACKDATED)
-            };
-            decision.state.gap_since = decision.state.gap_since.filter(|gap| !closes(gap));
-            let archive = step.next?;
-            let next = page_due(decision.state.hold_until, poll_due, config, now);
-            if next < poll_due && !failed {
-                decision.next_due = Some(next);
-                decision.terms.push(Rule::Archive, next);
-            }
-            Some(archive)
-        });
-        let category = category(&subject(&rules, feed));
-        Verdict { report, decision, category, audience_at: feed.audience_at, push: None, archive, seen: None }
-    }
+        let closes = |gap: &Timestamp| {
+            step.overlaps && step.gap.is_none_or(|own| own <= *gap) || step.is_past && since <= gap.before(BACKDATED)
+        };
+        decision.state.gap_since = decision.state.gap_since.filter(|gap| !closes(gap));
+        let archive = step.next?;
+        let next = page_due(decision.state.hold_until, poll_due, config, now);
+        if next < poll_due && !failed {
+            decision.next_due = Some(next);
+            decision.terms.push(Rule::Archive, next);
+        }
+        Some(archive)
+    });
+    let category = category(&subject(&rules, feed));
+    Verdict { report, decision, category, audience_at: feed.audience_at, push: None, archive, seen: None }
 }
 
 /// The same verdict on a page that cannot be stored: nothing follows from it, and its archive is read no further.

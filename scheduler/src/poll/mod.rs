@@ -14,4 +14,5 @@ mod pushed;
 mod refusals;
 pub mod results;
 pub(crate) mod retire;
+mod settling;
 pub mod subject;

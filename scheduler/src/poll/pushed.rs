@@ -3,47 +3,22 @@
 
 use std::collections::{HashMap, HashSet};
 
-use common::config::Config;
 use common::document::Document;
 use common::feed::Feed;
-use common::live_rules::LiveRules;
-use common::metrics::Metrics;
 use common::policy::{Decision, Notices, Status, Terms, category};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::FeedId;
 
-use crate::condition::Condition;
 use crate::error::BackendError;
+use crate::poll::settling::Settling;
 use crate::poll::subject::{placement_slot, subject};
 use crate::push::claim::claim_of_delivery;
-use crate::schedule::Schedule;
-use store::{Applied, PushHeard, Store, Verdict};
+use store::{Applied, PushHeard, Verdict};
 
-/// Settles what workers read of deliveries.
-pub(super) struct PushedReports<'a> {
-    pub(super) store: &'a dyn Store,
-    pub(super) schedule: &'a dyn Schedule,
-    pub(super) rules: &'a LiveRules,
-    pub(super) config: &'a Config,
-    pub(super) metrics: &'a Metrics,
-    pub(super) condition: &'a Condition,
-}
-
-impl PushedReports<'_> {
-    /// Stores the content of deliveries. Those that could not be read have their feeds polled. Safe to repeat.
-    pub(super) async fn settle(
-        &self,
-        reports: Vec<FetchReport>,
-        feeds: &HashMap<FeedId, Feed>,
-        now: Timestamp,
-    ) -> Result<(), BackendError> {
-        settle(self, reports, feeds, now).await
-    }
-}
-
-async fn settle(
-    results: &PushedReports<'_>,
+/// Stores the content of deliveries. Those that could not be read have their feeds polled. Safe to repeat.
+pub(super) async fn settle(
+    settling: &Settling<'_>,
     reports: Vec<FetchReport>,
     feeds: &HashMap<FeedId, Feed>,
     now: Timestamp,
@@ -65,7 +40,7 @@ async fn settle(
             (Outcome::Modified(document), None) => {
                 of_feed.insert(feed.id, verdicts.len());
                 let report = FetchReport { outcome: Outcome::Modified(document), ..report };
-                verdicts.push(verdict(results, feed, report));
+                verdicts.push(verdict(settling, feed, report));
             }
             _ => unread.push(feed.id),
         }
@@ -78,14 +53,14 @@ async fn settle(
         if batch.is_empty() {
             continue;
         }
-        match results.store.apply(&batch, results.config.scheduler.clock_skew, now).await {
+        match settling.store.apply(&batch, settling.config.scheduler.clock_skew, now).await {
             Ok(applied) => {
                 for (verdict, applied) in batch.iter().zip(applied) {
                     let Applied::Stored { new_entries, over_quota, .. } = applied else { continue };
                     let is_whole = new_entries > 0 && over_quota.is_empty();
-                    results.condition.watchdog.progressed();
-                    results.metrics.entries.inc_by(u64::from(new_entries));
-                    results.metrics.record_over_quota(&over_quota);
+                    settling.condition.watchdog.progressed();
+                    settling.metrics.entries.inc_by(u64::from(new_entries));
+                    settling.metrics.record_over_quota(&over_quota);
                     polled.extend((!is_whole).then_some(verdict.report.feed));
                 }
             }
@@ -101,31 +76,31 @@ async fn settle(
             Err(error) => return Err(error.into()),
         }
     }
-    count(results, heard, &unread).await?;
+    count(settling, heard, &unread).await?;
     polled.extend(unread);
-    poll(results, &polled, now).await
+    poll(settling, &polled, now).await
 }
 
 /// Counts deliveries. Nothing is awaited of them any more.
 async fn count(
-    results: &PushedReports<'_>,
+    settling: &Settling<'_>,
     heard: HashMap<FeedId, Vec<Timestamp>>,
     unread: &[FeedId],
 ) -> Result<(), BackendError> {
     let heard = heard.into_iter().flat_map(|(feed, times)| times.into_iter().map(move |at| (feed, at)));
     let push = |(feed, at)| PushHeard { feed, at, light: unread.contains(&feed), settled: true };
-    Ok(results.store.heard_pushes(&heard.map(push).collect::<Vec<_>>()).await?)
+    Ok(settling.store.heard_pushes(&heard.map(push).collect::<Vec<_>>()).await?)
 }
 
 /// Has feeds polled whose deliveries could not be read, or held nothing new, at the pace of pings.
-async fn poll(results: &PushedReports<'_>, feeds: &[FeedId], now: Timestamp) -> Result<(), BackendError> {
+async fn poll(settling: &Settling<'_>, feeds: &[FeedId], now: Timestamp) -> Result<(), BackendError> {
     if feeds.is_empty() {
         return Ok(());
     }
-    let config = results.condition.config.get();
-    let woken = results.store.wake_pinged(feeds, now.after(config.policy.ping_quiet), now).await?;
+    let config = settling.condition.config.get();
+    let woken = settling.store.wake_pinged(feeds, now.after(config.policy.ping_quiet), now).await?;
     let slots: Vec<_> = woken.iter().map(placement_slot).collect();
-    Ok(results.schedule.lower(&slots, now).await?)
+    Ok(settling.schedule.lower(&slots, now).await?)
 }
 
 /// Adds what a later delivery of the same feed contains. The last form of an entry counts, and documents end with their newest.
@@ -137,8 +112,8 @@ fn add(to: &mut Verdict, later: Document) {
     document.entries.extend(later.entries);
 }
 
-fn verdict(results: &PushedReports<'_>, feed: &Feed, report: FetchReport) -> Verdict {
-    let rules = results.rules.get();
+fn verdict(settling: &Settling<'_>, feed: &Feed, report: FetchReport) -> Verdict {
+    let rules = settling.rules.get();
     // Nothing of it is stored: a delivery is not a poll.
     let decision = Decision {
         state: feed.state,

@@ -5,127 +5,118 @@ use std::collections::{BTreeMap, HashMap};
 
 use common::feed::Feed;
 use common::host::HostKey;
-use common::host_gate::HostGate;
-use common::live_rules::LiveRules;
-use common::metrics::Metrics;
 use common::outcome::FailureKind;
 use common::policy::Status;
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::FeedId;
 
-use crate::condition::Condition;
 use crate::condition::refusals::Word;
 use crate::error::BackendError;
-use store::{NewRequeue, RefusedHost, RequeueFilter, Store};
+use crate::poll::settling::Settling;
+use store::{NewRequeue, RefusedHost, RequeueFilter};
 
 /// Feeds a second that are polled again once their host answers; the host's own pace counts as well.
 const RATE: f64 = 10.0;
 
-/// Takes in what reports say about hosts.
-pub(super) struct HostReports<'a> {
-    pub(super) store: &'a dyn Store,
-    pub(super) gate: &'a dyn HostGate,
-    pub(super) rules: &'a LiveRules,
-    pub(super) metrics: &'a Metrics,
-    pub(super) condition: &'a Condition,
+/// Takes in what the reports say about hosts. A host that begins or continues to refuse us is stored and held
+/// before any decision. When a host answers again, the feeds that it refused are polled again soon.
+pub(super) async fn hear(
+    settling: &Settling<'_>,
+    reports: &[FetchReport],
+    feeds: &HashMap<FeedId, Feed>,
+    now: Timestamp,
+) -> Result<(), BackendError> {
+    let mut words: BTreeMap<HostKey, (Word, &FetchReport)> = BTreeMap::new();
+    for report in reports {
+        let Some(feed) = feeds.get(&report.feed).filter(|feed| feed.version == report.version) else { continue };
+        hear_soft_status(settling, feed, report, now);
+        if let Some(word) = settling.condition.refusals.hear(feed, report, now) {
+            words.insert(feed.host.clone(), (word, report));
+        }
+    }
+    let mut holds = Vec::new();
+    for (host, (word, report)) in words {
+        match word {
+            Word::Refuses => {
+                holds.extend(host_refuses(settling, &host, report, now).await?.map(|until| (host.clone(), until)));
+            }
+            Word::Answers => host_answers(settling, &host, report, now).await?,
+        }
+    }
+    settling.metrics.hosts_refusing.set(i64::try_from(settling.condition.refusals.list().len()).unwrap_or(i64::MAX));
+    Ok(settling.condition.gate.hold_stored(settling.gate, &holds, now).await?)
 }
 
-impl HostReports<'_> {
-    /// Takes in what the reports say about hosts. A host that begins or continues to refuse us is stored and held
-    /// before any decision. When a host answers again, the feeds that it refused are polled again soon.
-    pub(super) async fn hear(
-        &self,
-        reports: &[FetchReport],
-        feeds: &HashMap<FeedId, Feed>,
-        now: Timestamp,
-    ) -> Result<(), BackendError> {
-        let mut words: BTreeMap<HostKey, (Word, &FetchReport)> = BTreeMap::new();
-        for report in reports {
-            let Some(feed) = feeds.get(&report.feed).filter(|feed| feed.version == report.version) else { continue };
-            self.hear_soft_status(feed, report, now);
-            if let Some(word) = self.condition.refusals.hear(feed, report, now) {
-                words.insert(feed.host.clone(), (word, report));
-            }
-        }
-        let mut holds = Vec::new();
-        for (host, (word, report)) in words {
-            match word {
-                Word::Refuses => {
-                    holds.extend(self.host_refuses(&host, report, now).await?.map(|until| (host.clone(), until)));
-                }
-                Word::Answers => self.host_answers(&host, report, now).await?,
-            }
-        }
-        self.metrics.hosts_refusing.set(i64::try_from(self.condition.refusals.list().len()).unwrap_or(i64::MAX));
-        Ok(self.condition.gate.hold_stored(self.gate, &holds, now).await?)
+/// Stores the refusal. Returns the end of the host's rest; `None` if another scheduler has heard it answer.
+async fn host_refuses(
+    settling: &Settling<'_>,
+    host: &HostKey,
+    report: &FetchReport,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, BackendError> {
+    let config = settling.condition.config.get();
+    let (failure, status) = (report.outcome.failure().unwrap_or(FailureKind::Status), report.http_status);
+    let penalty = &config.policy.penalty;
+    let (first, ceiling) = (penalty.host_refuses, penalty.ceiling.max(penalty.host_refuses));
+    let is_known = settling.condition.refusals.of(host).is_some();
+    let refused = RefusedHost { host, feed: report.feed, failure, status, first, ceiling, is_known };
+    let Some(refusal) = settling.store.refuse_host(&refused, now).await? else {
+        settling.condition.refusals.forget(host);
+        return Ok(None);
+    };
+    if !is_known {
+        tracing::warn!(
+            %host, %failure, status,
+            "the host refuses most of our requests: it rests as a whole, and no feed of it is penalised"
+        );
     }
+    settling.condition.refusals.note(refusal.clone());
+    Ok(Some(refusal.until))
+}
 
-    /// Stores the refusal. Returns the end of the host's rest; `None` if another scheduler has heard it answer.
-    async fn host_refuses(
-        &self,
-        host: &HostKey,
-        report: &FetchReport,
-        now: Timestamp,
-    ) -> Result<Option<Timestamp>, BackendError> {
-        let config = self.condition.config.get();
-        let (failure, status) = (report.outcome.failure().unwrap_or(FailureKind::Status), report.http_status);
-        let penalty = &config.policy.penalty;
-        let (first, ceiling) = (penalty.host_refuses, penalty.ceiling.max(penalty.host_refuses));
-        let is_known = self.condition.refusals.of(host).is_some();
-        let refused = RefusedHost { host, feed: report.feed, failure, status, first, ceiling, is_known };
-        let Some(refusal) = self.store.refuse_host(&refused, now).await? else {
-            self.condition.refusals.forget(host);
-            return Ok(None);
+async fn host_answers(
+    settling: &Settling<'_>,
+    host: &HostKey,
+    report: &FetchReport,
+    now: Timestamp,
+) -> Result<(), BackendError> {
+    let refusal = settling.condition.refusals.of(host);
+    let ended = settling.store.host_answers(host, report.feed, now).await?;
+    settling.condition.refusals.forget(host);
+    let Some(refusal) = refusal.filter(|_| ended) else { return Ok(()) };
+    tracing::info!(%host, since = %refusal.since, "the host answers again");
+    for failure in [FailureKind::Status, FailureKind::Blocked] {
+        let filter = RequeueFilter {
+            hosts: vec![host.clone()],
+            status: Some(Status::Active),
+            failure: Some(failure),
+            ..RequeueFilter::default()
         };
-        if !is_known {
-            tracing::warn!(
-                %host, %failure, status,
-                "the host refuses most of our requests: it rests as a whole, and no feed of it is penalised"
-            );
+        let plan = settling.store.plan_requeue(&filter, true).await?;
+        let queued: u64 = plan.classes.iter().map(|(.., feeds)| feeds).sum();
+        if queued > 0 {
+            let by = "host.recovered".to_owned();
+            let new = NewRequeue { filter, rate: RATE, lift_penalties: true, by, matched: queued, queued };
+            // With too many requeues already they come when they are due.
+            settling.store.begin_requeue(&new, now).await?;
         }
-        self.condition.refusals.note(refusal.clone());
-        Ok(Some(refusal.until))
     }
+    Ok(())
+}
 
-    async fn host_answers(&self, host: &HostKey, report: &FetchReport, now: Timestamp) -> Result<(), BackendError> {
-        let refusal = self.condition.refusals.of(host);
-        let ended = self.store.host_answers(host, report.feed, now).await?;
-        self.condition.refusals.forget(host);
-        let Some(refusal) = refusal.filter(|_| ended) else { return Ok(()) };
-        tracing::info!(%host, since = %refusal.since, "the host answers again");
-        for failure in [FailureKind::Status, FailureKind::Blocked] {
-            let filter = RequeueFilter {
-                hosts: vec![host.clone()],
-                status: Some(Status::Active),
-                failure: Some(failure),
-                ..RequeueFilter::default()
-            };
-            let plan = self.store.plan_requeue(&filter, true).await?;
-            let queued: u64 = plan.classes.iter().map(|(.., feeds)| feeds).sum();
-            if queued > 0 {
-                let by = "host.recovered".to_owned();
-                let new = NewRequeue { filter, rate: RATE, lift_penalties: true, by, matched: queued, queued };
-                // With too many requeues already they come when they are due.
-                self.store.begin_requeue(&new, now).await?;
-            }
+/// Remembers which feeds of a host with soft statuses are answered so.
+fn hear_soft_status(settling: &Settling<'_>, feed: &Feed, report: &FetchReport, now: Timestamp) {
+    let rules = settling.rules.get();
+    let Some(rule) = rules.rule_for(feed.url.as_url()).filter(|rule| !rule.soft_statuses.is_empty()) else {
+        return;
+    };
+    let is_soft = report.http_status.is_some_and(|status| rule.soft_statuses.contains(&status));
+    match report.outcome {
+        Outcome::Failed { failure: FailureKind::Status, .. } if is_soft => {
+            settling.condition.soft.note(&feed.host, feed.id, now);
         }
-        Ok(())
-    }
-
-    /// Remembers which feeds of a host with soft statuses are answered so.
-    fn hear_soft_status(&self, feed: &Feed, report: &FetchReport, now: Timestamp) {
-        let rules = self.rules.get();
-        let Some(rule) = rules.rule_for(feed.url.as_url()).filter(|rule| !rule.soft_statuses.is_empty()) else {
-            return;
-        };
-        let is_soft = report.http_status.is_some_and(|status| rule.soft_statuses.contains(&status));
-        match report.outcome {
-            Outcome::Failed { failure: FailureKind::Status, .. } if is_soft => {
-                self.condition.soft.note(&feed.host, feed.id, now);
-            }
-            Outcome::Modified(_) | Outcome::NotModified { .. } => self.condition.soft.forget(&feed.host, feed.id),
-            _ => {}
-        }
+        Outcome::Modified(_) | Outcome::NotModified { .. } => settling.condition.soft.forget(&feed.host, feed.id),
+        _ => {}
     }
 }

@@ -29,15 +29,13 @@ use common::url::FeedId;
 use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::poll::archive::{self, is_page_that_ended};
-use crate::poll::archive_pages::PageReports;
-use crate::poll::log;
 use crate::poll::moves::{Moves, announced_instead, may_move};
-use crate::poll::pushed::PushedReports;
-use crate::poll::refusals::HostReports;
 use crate::poll::retire::retire;
+use crate::poll::settling::Settling;
 use crate::poll::subject::{planned_subject, subject};
+use crate::poll::{archive_pages, log, pushed, refusals};
 use crate::push::claim::claim_of_poll;
-use crate::push::pace::Pace;
+use crate::push::pace::OwnPace;
 use crate::push::wish::Wishes;
 use crate::schedule::{Band, Parking, Schedule, ScheduleError, Slot};
 use store::{Applied, Seen, Store, StoreError, Verdict};
@@ -98,11 +96,11 @@ impl Results {
             self.store.states_for(&ids).await?.into_iter().map(|feed| (feed.id, feed)).collect();
         let (pushes, reports): (Vec<_>, Vec<_>) = reports.into_iter().partition(|report| report.pushed);
         // First, so that a poll beside them finds nothing new.
-        self.pushed_reports().settle(pushes, &feeds, now).await?;
+        pushed::settle(&self.settling(), pushes, &feeds, now).await?;
         let (pages, reports): (Vec<_>, Vec<_>) = reports.into_iter().partition(is_page_that_ended);
         if !pages.is_empty() {
             self.hold_hosts(pages.iter(), now).await?;
-            self.page_reports().settle(pages, &feeds, now).await?;
+            archive_pages::settle(&self.settling(), pages, &feeds, now).await?;
         }
         let (mut verdicts, mut slots, mut proven) = (Vec::new(), Vec::new(), Vec::new());
         let (mut interrupted, mut kept) = (Vec::new(), Vec::new());
@@ -113,7 +111,7 @@ impl Results {
         });
         self.condition.our_fault.observe(current, now);
         self.metrics.our_fault.set(i64::from(self.condition.our_fault.since().is_some()));
-        self.host_reports().hear(&reports, &feeds, now).await?;
+        refusals::hear(&self.settling(), &reports, &feeds, now).await?;
         for mut report in reports {
             let Some(feed) = feeds.get(&report.feed) else { continue };
             if report.version != feed.version {
@@ -442,40 +440,20 @@ impl Results {
         retire(&*self.store, &*self.schedule, &self.rules.get(), &dead, now).await
     }
 
-    fn pushed_reports(&self) -> PushedReports<'_> {
-        PushedReports {
+    fn settling(&self) -> Settling<'_> {
+        Settling {
             store: &*self.store,
             schedule: &*self.schedule,
-            rules: &self.rules,
-            config: &self.config,
-            metrics: &self.metrics,
-            condition: &self.condition,
-        }
-    }
-
-    fn page_reports(&self) -> PageReports<'_> {
-        PageReports {
-            store: &*self.store,
-            schedule: &*self.schedule,
-            rules: &self.rules,
-            config: &self.config,
-            metrics: &self.metrics,
-            condition: &self.condition,
-        }
-    }
-
-    fn host_reports(&self) -> HostReports<'_> {
-        HostReports {
-            store: &*self.store,
             gate: &*self.gate,
             rules: &self.rules,
+            config: &self.config,
             metrics: &self.metrics,
             condition: &self.condition,
         }
     }
 
-    fn pace(&self) -> Pace<'_> {
-        Pace { store: &*self.store, schedule: &*self.schedule, rules: &self.rules, condition: &self.condition }
+    fn pace(&self) -> OwnPace<'_> {
+        OwnPace { store: &*self.store, schedule: &*self.schedule, rules: &self.rules, condition: &self.condition }
     }
 }
 

@@ -16,7 +16,7 @@ use rand::RngExt;
 use store::{JobRow, PushHeard, PushSubscription};
 use tokio::time::Instant;
 
-use super::limits::{Budgets, Depth, Room, Turn, Turns};
+use super::limits::{Budgets, QueueDepth, Room, Turn, Turns};
 use super::state;
 use super::wish::may_stay;
 use crate::error::BackendError;
@@ -92,7 +92,7 @@ pub struct Callbacks {
     pings: Pings,
     turns: Turns,
     budgets: Budgets,
-    depth: Mutex<Option<Depth>>,
+    depth: Mutex<Option<QueueDepth>>,
 }
 
 /// A call for a subscription that exists, which may send its body now.
@@ -278,7 +278,7 @@ impl Callbacks {
         let is_old = common::lock(&self.depth).is_none_or(|depth| depth.is_old());
         if is_old {
             let items = self.ops.jobs.depth().await?.items;
-            *common::lock(&self.depth) = Some(Depth::read(items));
+            *common::lock(&self.depth) = Some(QueueDepth::read(items));
         }
         let most = (self.ops.config.scheduler.max_queued_jobs / 2).max(1);
         Ok(common::lock(&self.depth).as_mut().map_or(Room::Full, |depth| depth.room(bytes, most)))

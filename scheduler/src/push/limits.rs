@@ -120,14 +120,14 @@ pub(super) enum Room {
 
 /// The queue's depth as it was read last.
 #[derive(Clone, Copy)]
-pub(super) struct Depth {
+pub(super) struct QueueDepth {
     read: Instant,
     items: usize,
 }
 
-impl Depth {
+impl QueueDepth {
     pub(super) fn read(items: usize) -> Self {
-        Depth { read: Instant::now(), items }
+        QueueDepth { read: Instant::now(), items }
     }
 
     pub(super) fn is_old(&self) -> bool {
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_long_queue_takes_only_small_deliveries_and_a_full_one_none() {
-        let mut depth = Depth::read(0);
+        let mut depth = QueueDepth::read(0);
         let large = (0..200).filter(|_| depth.room(BODY, 5_000) == Room::Free).count();
         assert_eq!((large, depth.room(BODY, 5_000)), (65, Room::TooLarge));
         let small = (0..10_000).filter(|_| depth.room(300, 5_000) == Room::Free).count();

@@ -22,16 +22,16 @@ const TRIES: usize = 3;
 const OWED_AT_ONCE: u32 = 200;
 
 /// Returns feeds to the pace that they have without pushes.
-pub(crate) struct Pace<'a> {
+pub(crate) struct OwnPace<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) schedule: &'a dyn Schedule,
     pub(crate) rules: &'a LiveRules,
     pub(crate) condition: &'a Condition,
 }
 
-impl<'a> Pace<'a> {
+impl<'a> OwnPace<'a> {
     pub(crate) fn of(ops: &'a Ops) -> Self {
-        Pace { store: &*ops.store, schedule: &*ops.schedule, rules: &ops.rules, condition: &ops.condition }
+        OwnPace { store: &*ops.store, schedule: &*ops.schedule, rules: &ops.rules, condition: &ops.condition }
     }
 
     /// Plans the feeds again that are owed their own pace; returns how many there were. Safe to repeat: until a feed is planned again,

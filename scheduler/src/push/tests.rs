@@ -28,7 +28,7 @@ use store::sqlite::SqliteStore;
 
 use super::address::path;
 use super::callback::{Callbacks, PushDelivery, Taken, Verification, Verified};
-use super::pace::Pace;
+use super::pace::OwnPace;
 use super::*;
 use crate::delivery::sender::{Answering, Sender};
 use crate::ops::pings::Pings;
@@ -162,7 +162,7 @@ impl World {
         while let Some(ended) = it.running.join_next().await {
             acted += done(ended).unwrap();
         }
-        Pace::of(&self.ops).restore_owed(self.clock.now()).await.unwrap();
+        OwnPace::of(&self.ops).restore_owed(self.clock.now()).await.unwrap();
         acted
     }
 

@@ -8,7 +8,7 @@ use common::push::{PushKind, PushState};
 use common::url::FeedId;
 use tokio::time::Instant;
 
-use super::pace::Pace;
+use super::pace::OwnPace;
 use crate::error::BackendError;
 use crate::ops::Ops;
 
@@ -69,7 +69,7 @@ impl Upkeep {
     }
 
     pub(super) async fn look(&mut self) -> Result<(), BackendError> {
-        Pace::of(&self.ops).restore_owed(self.ops.clock.now()).await?;
+        OwnPace::of(&self.ops).restore_owed(self.ops.clock.now()).await?;
         self.walk().await?;
         self.sweep().await?;
         if Instant::now() >= self.clean_at {

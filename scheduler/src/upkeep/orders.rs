@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::accepted;
+use common::config::shared_hash;
 use common::host::HostKey;
 use common::host_gate::{GateError, HostGate, LoadMark};
 use common::live_rules::LiveRules;
@@ -156,7 +157,7 @@ impl Orders {
         if let Some(config) = self.condition.config.adopt(policy) {
             self.rules.configure(&config);
             self.metrics.config_hash.reset();
-            self.metrics.config_hash.with_label_values(&[&config.shared_hash()]).set(1);
+            self.metrics.config_hash.with_label_values(&[&shared_hash(&config)]).set(1);
             self.metrics.policy_version.set(policy.version);
             let AcceptedPolicy { version, hash, by, .. } = policy;
             // A scheduler that starts with what the fleet has is not news.

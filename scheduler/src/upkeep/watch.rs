@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::causes::causes;
-use common::config::Config;
+use common::config::{Config, shared_hash};
 use common::job::FetchJob;
 use common::metrics::Metrics;
 use common::queue::Queue;
@@ -51,7 +51,7 @@ impl Watch {
                 return;
             }
             self.look(clock).await;
-            let own = self.condition.config.get().shared_hash();
+            let own = shared_hash(&self.condition.config.get());
             comparing.note(configurations.compare(&own, &*self.schedule).await);
         }
     }

@@ -17,9 +17,9 @@ use common::url::FeedId;
 use serde::{Deserialize, Serialize};
 use sqlx_macros::FromRow;
 
+use super::columns::{pack_labels, read_error, read_marks};
 use super::news::About;
 use super::page_size::fitting;
-use super::row::{pack_labels, read_error, read_marks};
 use super::{Event, EventPage, StoredEntry};
 
 /// Lines that a call with a filter looks at.

@@ -10,12 +10,15 @@
 //! - audience, url and status belong to people, poll state and validators to `apply`: neither overwrites the other's.
 
 pub mod audit;
+mod changes;
+mod columns;
 #[cfg(test)]
 mod conformance;
 mod counts;
 pub mod cursor;
 mod delivery_format;
 mod error;
+mod event;
 mod filter;
 mod history;
 mod hosts;
@@ -24,6 +27,7 @@ mod job_keys;
 mod lead;
 mod listing;
 mod marked;
+mod moves;
 mod news;
 mod page_size;
 pub mod postgres;
@@ -50,15 +54,13 @@ pub use verdicts::{row_after, wake_after};
 use common::archive::ArchiveRead;
 use common::calm::CalmGroup;
 use common::document::{ContentHash, Validators};
-use common::entry::Entry;
 use common::feed::{Feed, OverQuota};
 use common::host::HostKey;
 use common::job::Detour;
 use common::known::KnownEntries;
 use common::labels::Marks;
-use common::last_error::LastError;
 use common::outcome::{FailureKind, OutcomeKind};
-use common::policy::{Audience, Category, Decision, PollState, Status, Terms};
+use common::policy::{Audience, Category, Decision, Status, Terms};
 use common::report::FetchReport;
 use common::secrets::{Credentials, Sealed};
 use common::time::Timestamp;
@@ -68,10 +70,12 @@ use serde::{Deserialize, Serialize};
 pub use audit::{AuditLine, AuditOutcome, AuditQuery, AuditSort, Audited};
 pub use delivery_format::DeliveryFormat;
 pub use error::StoreError;
+pub use event::{EntryFeed, EntryRef, Event, EventPage, RelayTurn, StoredEntry};
 pub use filter::{EventFilter, EventQuery, Lowered, Part};
 pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
 pub use hub::{ANONYMOUS, Hub, HubFeed, Intent, IntentMode, MOST_AT_HUB, Stray, StrayQuery};
 pub use job_keys::StoredJobKeys;
+pub use moves::{Move, Moved, Unmove, Unmoved};
 pub use page_size::PAGE_BYTES;
 pub use push::{NewPush, OwedPace, PushClaim, PushCount, PushHeard, PushSubscription, PushWish, Subscribed, Unpushed};
 pub use refusals::{HostRefusal, RefusedHost};
@@ -306,75 +310,6 @@ pub struct LabelChange {
     pub after: Vec<String>,
 }
 
-/// Where a feed turns out to be.
-#[derive(Clone, Debug)]
-pub struct Move {
-    /// Its new URL.
-    pub url: FeedUrl,
-    /// What requests to it are charged to.
-    pub host: HostKey,
-    /// The category that the feed has there.
-    pub category: Category,
-    /// What else the page announces that the feed is taken from.
-    pub others: Vec<FeedUrl>,
-    /// It is the same document under another URL: all that is known of it stays, and it is due as before. Otherwise it starts
-    /// from scratch.
-    pub same: bool,
-}
-
-/// How a move is taken back.
-#[derive(Clone, Debug)]
-pub struct Unmove {
-    /// What requests to the old URL are charged to.
-    pub host: HostKey,
-    /// The category that the feed has there.
-    pub category: Category,
-    /// What is to be remembered of the feed.
-    pub state: PollState,
-}
-
-/// The outcome of an [`Unmove`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unmoved {
-    /// Another version, or it never moved: nothing changed.
-    Stale,
-    /// Another feed has the old URL: nothing changed.
-    Taken(FeedId),
-    /// It has its old URL again and is due as before.
-    Back,
-    /// It is no longer merged into that one, which returns its readers; it is due at once.
-    Apart(FeedId),
-}
-
-/// The maximum number of other feeds of a page that are kept, and the maximum length of their URLs.
-const OTHERS: usize = 5;
-const LONGEST_OTHER: usize = 500;
-
-impl Move {
-    /// Returns the page's other feeds as they are stored; none are NULL.
-    fn packed_others(&self) -> Option<String> {
-        let urls = self.others.iter().map(FeedUrl::as_str).filter(|url| url.len() <= LONGEST_OTHER);
-        let others: Vec<&str> = urls.take(OTHERS).collect();
-        if others.is_empty() { None } else { serde_json::to_string(&others).ok() }
-    }
-
-    /// Credentials are sealed for an origin: a feed that has some (their name is not empty) does not leave it.
-    fn is_allowed(&self, from: &str, credentials: &[u8]) -> bool {
-        credentials.is_empty() || from.parse().is_ok_and(|from| self.url.has_origin_of(&from))
-    }
-}
-
-/// The outcome of a [`Move`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moved {
-    /// Another version, not live, or not to be moved there: nothing changed.
-    Stale,
-    /// The feed has the new URL; it is due at once if it starts from scratch.
-    Here,
-    /// Another feed has that URL: this one is merged into it, and its readers are added there.
-    Into(FeedId),
-}
-
 /// A feed whose credentials are sealed with another key than the one in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OldSeal {
@@ -465,125 +400,6 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next page begins; `None` at the end.
     pub next: Option<String>,
-}
-
-/// An entry in the store.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StoredEntry {
-    /// The number of the event that announced its newest form.
-    pub seq: i64,
-    /// Whose entry.
-    pub feed_id: FeedId,
-    /// When it was first stored.
-    pub seen: Timestamp,
-    /// When this form of it was stored.
-    #[serde(skip)]
-    pub stored: Timestamp,
-    /// Its feed as it is now.
-    #[serde(flatten)]
-    pub feed: EntryFeed,
-    /// The entry.
-    #[serde(flatten)]
-    pub entry: Entry,
-}
-
-/// What an entry says of its feed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct EntryFeed {
-    /// Where it is polled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub feed_url: Option<String>,
-    /// Its title.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub feed_title: Option<String>,
-    /// What the caller notes on it.
-    #[serde(flatten)]
-    pub marks: Marks,
-}
-
-/// An event for consumers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Event {
-    /// Its place in the order of all events.
-    pub seq: i64,
-    /// What happened, such as `entry.new`, `feed.gone`.
-    pub kind: String,
-    /// To which feed; zero for `subscription.*`.
-    pub feed_id: FeedId,
-    /// To which subscription, for `subscription.*`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subscription: Option<i64>,
-    /// When it was stored.
-    pub at: Timestamp,
-    /// The feed as it is now; nothing when it was erased, unless the event is about that.
-    #[serde(flatten)]
-    pub feed: EntryFeed,
-    /// The feed's category now.
-    #[serde(skip)]
-    pub category: Option<Category>,
-    /// The host that the feed is polled at now; absent when it was erased.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
-    /// The feed that it turned out to be, when it is merged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub merged_into: Option<FeedId>,
-    /// The settings that changed, for `feed.changed`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub changed: Vec<String>,
-    /// The last good poll before the gap, for `feed.overflowed`; the newest entry, for `feed.silent`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
-    /// Why the feed failed, if that is what happened.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<LastError>,
-    /// The entry, for `entry.*`, in its newest form.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub entry: Option<StoredEntry>,
-}
-
-/// Which entry is meant.
-#[derive(Clone, Debug)]
-pub enum EntryRef {
-    /// The one that was announced by the event with this number, in its newest form.
-    Seq(i64),
-    /// By its feed and its id there.
-    Id(FeedId, String),
-}
-
-/// A part of the events.
-#[derive(Clone, Debug)]
-pub struct EventPage<T> {
-    /// Changes when the store was restored from a backup: cursors of another epoch mean nothing.
-    pub epoch: String,
-    /// Nothing from this `seq` on was taken by retention; a cursor below `oldest - 1` missed something.
-    pub oldest: i64,
-    /// The items, by `seq`.
-    pub items: Vec<T>,
-    /// The number behind which the next page begins: everything up to it was looked at.
-    pub next: i64,
-    /// There may be further items behind it now: the page ended at its limit, at [`PAGE_BYTES`], or where as many were looked at as a
-    /// call looks at.
-    pub more: bool,
-}
-
-impl<T> Default for EventPage<T> {
-    fn default() -> Self {
-        EventPage { epoch: String::new(), oldest: 0, items: Vec::new(), next: 0, more: false }
-    }
-}
-
-/// A process's wish to be the one that passes events on to the exchange.
-#[derive(Clone, Copy, Debug)]
-pub struct RelayTurn<'a> {
-    /// Which process: a name that no other one has.
-    pub holder: &'a str,
-    /// The exchange has all events up to here; zero when the process knows of none.
-    pub confirmed: i64,
-    /// The epoch of this number: in another epoch it is ignored.
-    pub epoch: &'a str,
-    /// How long the turn lasts by the database's clock, unless it is prolonged before.
-    pub lasts: std::time::Duration,
 }
 
 /// One poll in a feed's history.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sqlx_macros::FromRow;
 
 use super::Added;
-use super::row::read_marks;
+use super::columns::read_marks;
 
 /// The columns of a [`Known`].
 macro_rules! known_columns {

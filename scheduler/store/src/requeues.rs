@@ -13,7 +13,7 @@ use common::url::FeedId;
 use serde::{Deserialize, Serialize};
 use sqlx_macros::FromRow;
 
-use super::row::{read_category, read_status};
+use super::columns::{read_category, read_status};
 use super::{Placement, StoreError};
 
 /// Which feeds are meant: those that all parts fit; an empty filter fits all.

@@ -1,4 +1,4 @@
-//! A feed's row as both databases hold it, and the codecs of its packed columns.
+//! A feed's row as both databases hold it.
 //!
 //! What a person or a query looks for has a separate column; what only the program reads is packed: the policy's memory
 //! as JSON, so that a new field needs no migration, everything that is long as bytes.
@@ -6,25 +6,23 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use common::archive::ArchiveRead;
-use common::calm::{CalmGroup, calm_subscribers};
-use common::document::{ContentHash, Onward, Validators};
-use common::entry::{Enclosure, Entry, EntryDetails};
+use common::calm::calm_subscribers;
+use common::document::{Onward, Validators};
+use common::entry::Entry;
 use common::feed::Feed;
 use common::host::HostKey;
-use common::job::Detour;
 use common::known::KnownEntries;
-use common::labels::Marks;
-use common::last_error::LastError;
-use common::policy::{Audience, Category, HeadFirst, PollState, Rhythm, Rule, Signing, Status, Term};
+use common::policy::{Audience, Category, PollState, Rhythm, Signing, Status};
 use common::push::{FeedPush, PushKind, PushState};
-use common::report::FetchReport;
 use common::secrets::Sealed;
 use common::time::Timestamp;
-use common::url::{FeedId, FeedUrl, Version};
-use serde::{Deserialize, Serialize};
+use common::url::{FeedId, Version};
 use sqlx_macros::FromRow;
 
+use super::columns::{
+    Advice, Details, StoredDetour, corrupt, count, read_archive, read_calm, read_category, read_error, read_hash,
+    read_marks, read_onward, read_state, read_status, read_terms, read_url,
+};
 use super::quota::Budget;
 use super::{EntryFeed, JobRow, OldSeal, Placement, StoreError, StoredEntry};
 
@@ -148,27 +146,6 @@ pub(crate) struct EntryRow {
     feed_title: Option<String>,
     labels: Option<String>,
     external_id: Option<String>,
-}
-
-/// What only readers of an entry look at: one JSON column, so that a new field needs no migration. An entry that is
-/// older than the column has none of it until its text changes.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct Details<'a> {
-    #[serde(skip_serializing_if = "is_empty")]
-    categories: Cow<'a, [String]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    language: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "is_empty")]
-    links: Cow<'a, [String]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    first_words: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    more: Option<Cow<'a, EntryDetails>>,
-}
-
-fn is_empty(list: &[String]) -> bool {
-    list.is_empty()
 }
 
 /// A live feed's place.
@@ -311,43 +288,6 @@ impl TryFrom<JobColumns> for JobRow {
     }
 }
 
-/// What a memory says about how to request the feed. An unreadable one says nothing.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Advice {
-    head_first: HeadFirst,
-    no_delta_until: Option<Timestamp>,
-    signing: Signing,
-}
-
-impl Advice {
-    fn read(state: &str) -> Self {
-        serde_json::from_str(state).unwrap_or_default()
-    }
-}
-
-/// A detour as it is stored: it ends automatically with the version of its feed.
-#[derive(Serialize, Deserialize)]
-struct StoredDetour {
-    version: Version,
-    #[serde(flatten)]
-    detour: Detour,
-}
-
-impl StoredDetour {
-    fn read(text: &str, version: Version) -> Option<Detour> {
-        let stored: StoredDetour = serde_json::from_str(text).ok()?;
-        (stored.version == version).then_some(stored.detour)
-    }
-}
-
-/// A detour's text.
-pub(crate) fn pack_detour(version: Version, detour: &Detour) -> String {
-    let stored = StoredDetour { version, detour: detour.clone() };
-    // a struct of texts and numbers
-    serde_json::to_string(&stored).unwrap_or_default()
-}
-
 impl TryFrom<SealColumns> for OldSeal {
     type Error = StoreError;
 
@@ -422,208 +362,4 @@ pub(crate) fn readable<Row, T: TryFrom<Row, Error = StoreError>>(rows: Vec<Row>)
         }
     });
     read.collect()
-}
-
-/// Why a poll failed, as it is stored; a good poll is NULL.
-pub(crate) fn pack_error(report: &FetchReport) -> Option<String> {
-    serde_json::to_string(&LastError::of(report)?).ok()
-}
-
-/// An error that cannot be read is not shown.
-pub(crate) fn read_error(error: Option<&str>) -> Option<LastError> {
-    serde_json::from_str(error?).ok()
-}
-
-/// How far an archive was read, as it is stored.
-pub(crate) fn pack_archive(archive: &ArchiveRead) -> Option<String> {
-    serde_json::to_string(archive).ok()
-}
-
-/// What cannot be read is not continued: a person can begin again.
-fn read_archive(feed: FeedId, text: &str) -> Option<ArchiveRead> {
-    let warn = |error| tracing::error!(%feed, %error, "how far an archive was read cannot be read");
-    serde_json::from_str(text).map_err(warn).ok()
-}
-
-/// Packs the policy's memory for the store, without the rhythm, which is packed in a separate column.
-pub(crate) fn pack_state(state: &PollState) -> String {
-    serde_json::to_string(state).unwrap_or_else(|_| "{}".to_owned())
-}
-
-/// Calm groups as they are stored; none are NULL.
-pub(crate) fn pack_calm(calm: &[CalmGroup]) -> Option<String> {
-    if calm.is_empty() { None } else { serde_json::to_string(calm).ok() }
-}
-
-/// Labels as they are stored; none are NULL.
-pub(crate) fn pack_labels(labels: &[String]) -> Option<String> {
-    if labels.is_empty() { None } else { serde_json::to_string(labels).ok() }
-}
-
-/// What a caller notes on a feed; labels that cannot be read are none.
-pub(crate) fn read_marks(labels: Option<&str>, external_id: Option<String>) -> Marks {
-    let labels = labels.and_then(|labels| serde_json::from_str(labels).ok()).unwrap_or_default();
-    Marks { labels, external_id }
-}
-
-/// The stored groups `all` without those of `gone`, each once, as they are stored.
-pub(crate) fn calm_without(feed: FeedId, all: Option<String>, gone: Option<String>) -> Option<String> {
-    let read = |calm: Option<String>| calm.as_deref().map_or_else(Vec::new, |calm| read_calm(feed, calm));
-    let mut left = read(all);
-    for group in read(gone) {
-        if let Some(place) = left.iter().position(|other| *other == group) {
-            left.remove(place);
-        }
-    }
-    pack_calm(&left)
-}
-
-/// The terms of a due time: a byte for the rule and eight for the due time, little-endian, each.
-/// Feeds that one statement adds.
-pub(crate) const CHUNK: usize = 1_000;
-
-/// Returns the interval that a person set, in milliseconds.
-pub(crate) fn interval_millis(audience: Audience) -> Option<i64> {
-    audience.interval.map(|interval| i64::try_from(interval.as_millis()).unwrap_or(i64::MAX))
-}
-
-/// Returns why a feed is due at `due`: because a person requested it.
-pub(crate) fn added_terms(due: Timestamp) -> Vec<u8> {
-    pack_terms(&[Term { rule: Rule::Added, due }])
-}
-
-pub(crate) fn pack_terms(terms: &[Term]) -> Vec<u8> {
-    let mut packed = Vec::with_capacity(terms.len() * 9);
-    for term in terms {
-        packed.push(term.rule.number());
-        packed.extend_from_slice(&term.due.millis().to_le_bytes());
-    }
-    packed
-}
-
-/// Enclosures as they are stored.
-pub(crate) fn pack_enclosures(enclosures: &[Enclosure]) -> String {
-    serde_json::to_string(enclosures).unwrap_or_else(|_| "[]".to_owned())
-}
-
-/// The rest of an entry as it is stored; nothing is NULL.
-pub(crate) fn pack_details(entry: &Entry) -> Option<String> {
-    let Entry { categories, language, links, first_words, details: more, .. } = entry;
-    let nothing = categories.is_empty() && language.is_none() && links.is_empty() && first_words.is_none();
-    let nothing = nothing && more.is_none();
-    let details = Details {
-        categories: categories.into(),
-        language: language.as_deref().map(Cow::from),
-        links: links.into(),
-        first_words: first_words.as_deref().map(Cow::from),
-        more: more.as_deref().map(Cow::Borrowed),
-    };
-    if nothing { None } else { serde_json::to_string(&details).ok() }
-}
-
-/// Packs what a document says about what follows it; nothing becomes NULL.
-pub(crate) fn pack_onward(onward: &Onward) -> Option<String> {
-    if onward.is_empty() { None } else { serde_json::to_string(onward).ok() }
-}
-
-/// The identity of an entry inside its feed.
-pub(crate) fn entry_identity(entry: &Entry) -> [u8; 16] {
-    entry_identity_of(&entry.id)
-}
-
-/// The identity of the entry with this id.
-pub(crate) fn entry_identity_of(id: &str) -> [u8; 16] {
-    xxhash_rust::xxh3::xxh3_128(id.as_bytes()).to_be_bytes()
-}
-
-fn corrupt(feed: FeedId, column: &'static str) -> impl FnOnce(String) -> StoreError {
-    move |reason| StoreError::Corrupt { feed, column, reason }
-}
-
-fn read_url(feed: FeedId, url: String) -> Result<FeedUrl, StoreError> {
-    FeedUrl::try_from(url).map_err(|error| corrupt(feed, "url")(error.to_string()))
-}
-
-pub(crate) fn read_status(feed: FeedId, status: &str) -> Result<Status, StoreError> {
-    status.parse().map_err(corrupt(feed, "status"))
-}
-
-pub(crate) fn read_category(feed: FeedId, letter: &str) -> Result<Category, StoreError> {
-    let found = Category::from_name(letter);
-    found.ok_or_else(|| corrupt(feed, "category")(format!("'{letter}' is none")))
-}
-
-/// Without the hash the next good answer is read as if it were new, and stores a hash again.
-fn read_hash(hash: Option<Vec<u8>>) -> Option<ContentHash> {
-    let bytes = <[u8; 16]>::try_from(hash?).ok()?;
-    Some(ContentHash(u128::from_be_bytes(bytes)))
-}
-
-/// A memory that cannot be read is an empty one, except for the hold, which has a separate column: the feed would
-/// otherwise be polled without its reports ever being stored.
-fn read_state(feed: FeedId, state: &str, hold_until: Option<i64>) -> PollState {
-    serde_json::from_str(state).unwrap_or_else(|error| {
-        tracing::error!(%feed, %error, "the stored state of a feed cannot be read; it starts from scratch");
-        PollState { hold_until: hold_until.map(Timestamp::from_millis), ..PollState::default() }
-    })
-}
-
-/// Groups that cannot be read delay nothing: the feed must still be polled.
-fn read_calm(feed: FeedId, calm: &str) -> Vec<CalmGroup> {
-    serde_json::from_str(calm).unwrap_or_else(|error| {
-        tracing::error!(%feed, %error, "who wants a feed at midnight cannot be read");
-        Vec::new()
-    })
-}
-
-/// What a feed says about its future is shown and nothing more: one that cannot be read said nothing.
-fn read_onward(feed: FeedId, onward: &str) -> Onward {
-    serde_json::from_str(onward).unwrap_or_else(|error| {
-        tracing::error!(%feed, %error, "what a feed said about its further documents cannot be read");
-        Onward::default()
-    })
-}
-
-/// The terms as far as they can be read: they are shown to people, and no decision depends on them.
-fn read_terms(packed: &[u8]) -> Vec<Term> {
-    let (terms, _) = packed.as_chunks::<9>();
-    let read = |[rule, due @ ..]: &[u8; 9]| {
-        let rule = *Rule::ALL.get(usize::from(*rule))?;
-        Some(Term { rule, due: Timestamp::from_millis(i64::from_le_bytes(*due)) })
-    };
-    terms.iter().map_while(read).collect()
-}
-
-/// A count that fits by construction.
-fn count(number: i64) -> u32 {
-    u32::try_from(number).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn terms_come_back_equal_as_far_as_they_can_be_read() {
-        let terms = vec![
-            Term { rule: Rule::Category, due: Timestamp::from_millis(5) },
-            Term { rule: Rule::Added, due: Timestamp::MAX },
-        ];
-        let packed = pack_terms(&terms);
-        assert_eq!(read_terms(&packed), terms);
-        assert_eq!(read_terms(&[packed, vec![250; 9]].concat()), terms);
-    }
-
-    #[test]
-    fn a_memory_comes_back_equal_and_an_older_one_has_defaults() {
-        let state = PollState { last_status: Some(304), consecutive_failures: 3, ..PollState::default() };
-        assert_eq!(read_state(FeedId(1), &pack_state(&state), None), state);
-        assert_eq!(read_state(FeedId(1), "{}", None), PollState::default());
-    }
-
-    #[test]
-    fn a_memory_that_cannot_be_read_keeps_the_hold() {
-        let read = read_state(FeedId(1), "{\"last_outcome\":\"of the future\"}", Some(7));
-        assert_eq!(read, PollState { hold_until: Some(Timestamp::from_millis(7)), ..PollState::default() });
-    }
 }

@@ -1,5 +1,8 @@
 //! The seams of the store. The crate's page says what an implementation guarantees.
 
+mod deliveries;
+mod pushes;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,13 +15,15 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 
 use crate::{
-    AcceptedPolicy, Added, Advance, Applied, AuditLine, AuditQuery, Audited, DeliveryShare, DeliveryTurn, EntryRef,
-    Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery,
-    HostRefusal, HostRow, HubFeed, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal,
-    OwedPace, Page, Placement, PushCount, PushHeard, PushSubscription, PushWish, RefusedHost, RelayTurn, Requeue,
-    RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, StoredJobKeys, Stray, StrayQuery,
-    Subscribed, Subscription, SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Unpushed, Verdict,
+    AcceptedPolicy, Added, Applied, AuditLine, AuditQuery, Audited, EntryRef, Event, EventFilter, EventPage,
+    EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, JobRow,
+    Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, Page, Placement, RefusedHost, RelayTurn, Requeue,
+    RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, StoredJobKeys, Unmove, Unmoved,
+    Verdict,
 };
+
+pub use self::deliveries::{Deliveries, HubSubscriptions, Subscriptions};
+pub use self::pushes::{PushLosses, PushUpkeep, Pushes};
 
 /// Everything at once, for the code that wires a fleet together.
 pub trait Store:
@@ -270,155 +275,6 @@ pub trait Events: Send + Sync {
     /// Takes or keeps the turn to pass events on; returns the number of the last event that was passed on. `None`:
     /// another process has it.
     async fn relay_turn(&self, turn: &RelayTurn<'_>) -> Result<Option<i64>, StoreError>;
-}
-
-/// Subscriptions, and the leases under which schedulers deliver to them.
-#[async_trait]
-pub trait Subscriptions: Send + Sync {
-    /// Adds a subscription. `None`, and nothing added, when there are
-    /// [`MOST_SUBSCRIPTIONS`](crate::subscriptions::MOST_SUBSCRIPTIONS) already, or one of the same topic and callback.
-    async fn add_subscription(&self, new: &NewSubscription, now: Timestamp)
-    -> Result<Option<Subscription>, StoreError>;
-
-    /// Subscriptions by number, after `after`, at most `limit`.
-    async fn subscriptions(&self, after: i64, limit: u32) -> Result<Vec<Subscription>, StoreError>;
-
-    /// Those of these numbers that there are, by number.
-    async fn subscriptions_among(&self, ids: &[i64]) -> Result<Vec<Subscription>, StoreError>;
-
-    /// Changes a subscription; returns it as it is afterwards, or `None` when there is none. [`StoreError::Outdated`]: it has
-    /// another revision by now.
-    async fn change_subscription(
-        &self,
-        id: i64,
-        change: &SubscriptionChange,
-    ) -> Result<Option<Subscription>, StoreError>;
-
-    /// Removes a subscription; false when there is none.
-    async fn remove_subscription(&self, id: i64) -> Result<bool, StoreError>;
-
-    /// Removes a subscription unless it has another revision by now; false when it has, or there is none.
-    async fn end_subscription(&self, id: i64, revision: i64) -> Result<bool, StoreError>;
-
-    /// Replaces a secret of a subscription, if it still is the first of these, by the second.
-    async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError>;
-}
-
-/// Subscriptions at the hub, and the feeds that they added.
-#[async_trait]
-pub trait HubSubscriptions: Send + Sync {
-    /// The subscription of a callback to a topic, at the hub.
-    async fn hub_subscription(&self, topic: &str, callback: &str) -> Result<Option<Subscription>, StoreError>;
-
-    /// Removes the subscriptions at the hub whose lease has ended, but for those whose renewal is being confirmed: these have
-    /// an hour for that. First requests have no more time than their own. Returns the number of subscriptions.
-    async fn expire_subscriptions(&self, now: Timestamp) -> Result<u64, StoreError>;
-
-    /// Returns up to 500 feeds that the hub added: those that can be released and were added before this time, and those whose
-    /// number of subscribers is not the number of their confirmed subscriptions. Merged feeds are kept, and not counted, while
-    /// their survivor has subscriptions.
-    async fn hub_feeds(&self, added_before: Timestamp) -> Result<Vec<HubFeed>, StoreError>;
-
-    /// Erases a feed if only the hub wants it: the hub added it, no other caller did since, no confirmed subscription
-    /// names it or the feed that it was merged into, and no feed is merged into it. False otherwise.
-    async fn release_hub_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError>;
-
-    /// Returns the number of feeds that the hub added after this time and that still are its own.
-    async fn hub_additions(&self, since: Timestamp) -> Result<u64, StoreError>;
-
-    /// Returns the callbacks of up to 1,000 first requests without a token that are not confirmed.
-    async fn unconfirmed_callbacks(&self) -> Result<Vec<String>, StoreError>;
-
-    /// Returns up to 500 confirmed subscriptions at the hub, by number, whose feed was merged, removed or erased, is
-    /// gone, or may not be delivered to them, and whose subscriber was not notified.
-    async fn stray_subscriptions(&self, query: StrayQuery) -> Result<Vec<Stray>, StoreError>;
-}
-
-/// The leases under which schedulers deliver to subscriptions.
-#[async_trait]
-pub trait Deliveries: Send + Sync {
-    /// Renews this process's lease by the database's clock, and takes its share of the active subscriptions.
-    async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<DeliveryShare, StoreError>;
-
-    /// Stores progress in one transaction; returns the subscriptions of which it was stored: those that `holder` still
-    /// holds, that were not changed or removed meanwhile, and of which no other process stored progress meanwhile.
-    async fn advance_subscriptions(
-        &self,
-        holder: &str,
-        advances: &[Advance],
-        now: Timestamp,
-    ) -> Result<Vec<i64>, StoreError>;
-
-    /// Counts subscriptions.
-    async fn count_subscriptions(&self) -> Result<Vec<SubscriptionCount>, StoreError>;
-}
-
-/// Push subscriptions: this fleet's requests to hubs and clouds.
-#[async_trait]
-pub trait Pushes: Send + Sync {
-    /// Synchronises subscriptions with what feeds announce. A subscription with another hub or topic than wanted is
-    /// left ([`PushState::Unsubscribing`](common::push::PushState)), and a wanted one that is not there is created;
-    /// both are due now. Returns how many changed.
-    async fn want_pushes(&self, wishes: &[PushWish], now: Timestamp) -> Result<u64, StoreError>;
-
-    /// The subscription with this id.
-    async fn push(&self, id: &str) -> Result<Option<PushSubscription>, StoreError>;
-
-    /// The subscriptions of these feeds that are not being left.
-    async fn pushes_of(&self, feeds: &[FeedId]) -> Result<Vec<PushSubscription>, StoreError>;
-
-    /// At most `limit` hosts of hubs that have something due by `now` and that no process holds. They are held until `until`.
-    async fn push_hosts(&self, now: Timestamp, until: Timestamp, limit: u32) -> Result<Vec<String>, StoreError>;
-
-    /// At most `limit` subscriptions at a host that are due by `now`, renewals before new requests.
-    async fn push_due(&self, host: &str, now: Timestamp, limit: u32) -> Result<Vec<PushSubscription>, StoreError>;
-
-    /// Lets other processes take a host again when something is due there; new requests not before `not_before`.
-    async fn free_push_host(&self, host: &str, not_before: Option<Timestamp>) -> Result<(), StoreError>;
-
-    /// Stores a changed subscription, all but its counters, if it still has this revision; returns whether it had.
-    async fn store_push(&self, changed: &PushSubscription) -> Result<bool, StoreError>;
-
-    /// Removes a subscription of this revision, unless its feed is owed its own pace; returns whether it did.
-    async fn remove_push(&self, id: &str, revision: i64) -> Result<bool, StoreError>;
-}
-
-/// Pushes that arrived, and those that were lost.
-#[async_trait]
-pub trait PushLosses: Send + Sync {
-    /// Counts pushes that arrived.
-    async fn heard_pushes(&self, heard: &[PushHeard]) -> Result<(), StoreError>;
-
-    /// Notes that a delivery for a feed was accepted: until it is counted ([`heard_pushes`](Self::heard_pushes)), it may be lost.
-    async fn await_push(&self, feed: FeedId, at: Timestamp) -> Result<(), StoreError>;
-
-    /// At most `limit` feeds of which deliveries were accepted before `before`, the last one too, and not all were counted.
-    async fn lost_pushes(&self, before: Timestamp, limit: u32) -> Result<Vec<FeedId>, StoreError>;
-
-    /// Expects nothing more of these feeds' deliveries that were accepted before `before`.
-    async fn forget_lost_pushes(&self, feeds: &[FeedId], before: Timestamp) -> Result<(), StoreError>;
-
-    /// At most `limit` feeds that are to get their own pace back, because their subscription ended or their pushes missed something.
-    async fn owed_paces(&self, limit: u32) -> Result<Vec<OwedPace>, StoreError>;
-
-    /// Notes that these feeds have their own pace, unless they are owed it once more by now.
-    async fn paces_restored(&self, of: &[OwedPace]) -> Result<(), StoreError>;
-}
-
-/// What the rounds over all push subscriptions read and remove.
-#[async_trait]
-pub trait PushUpkeep: Send + Sync {
-    /// Removes at most `limit` subscriptions that are being left since before `before`. Returns how many.
-    async fn forget_left_pushes(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
-
-    /// Feeds after `after` with a subscription that is not being left, by number, at most `limit`.
-    async fn subscribed(&self, after: FeedId, limit: u32) -> Result<Vec<Subscribed>, StoreError>;
-
-    /// Feeds after `after` that announce a hub or a cloud and have no subscription, by number, at most `limit`.
-    async fn unpushed(&self, after: FeedId, limit: u32) -> Result<Vec<Unpushed>, StoreError>;
-
-    /// Counts subscriptions.
-    async fn count_pushes(&self) -> Result<Vec<PushCount>, StoreError>;
 }
 
 /// Requeues: what they would do, their beginning, steps and end.

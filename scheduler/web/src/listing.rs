@@ -11,6 +11,7 @@ use crate::error::ApiError;
 use crate::pages::is_reversed;
 use crate::request::limit;
 use crate::state::Api;
+use scheduler::ops;
 use store::{FeedQuery, FeedSort, HostQuery};
 
 /// The parameters of `GET /feeds`.
@@ -96,7 +97,7 @@ pub(crate) fn named<T: Copy>(
 /// Anything else means itself.
 pub(crate) async fn hosts_meant(api: &Api, text: &str) -> Result<Vec<String>, ApiError> {
     let Ok(name @ HostName::Name(_)) = text.parse() else { return Ok(vec![text.to_owned()]) };
-    let mut keys = api.ops.host_keys(&name).await?;
+    let mut keys = ops::hosts::keys(&api.ops, &name).await?;
     let usual = format!("{}:{USUAL_PORT}", name.name());
     if keys.len() > 1 {
         let known = api.ops.store.hosts(&HostQuery::of_name(name.name()), api.ops.clock.now()).await?.items;

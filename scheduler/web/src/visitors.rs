@@ -32,7 +32,7 @@ struct Minute {
 
 impl Visitors {
     /// Counts a call. When there were `most` before it in this minute: how long it lasts yet.
-    pub(crate) fn admit(&self, caller: Caller, most: u32, now: Timestamp) -> Result<(), Duration> {
+    pub(crate) fn admit(&self, caller: Visitor, most: u32, now: Timestamp) -> Result<(), Duration> {
         let mut minute = common::lock(&self.minute);
         let began = minute.began.filter(|began| *began <= now && now.since(*began) < WINDOW);
         let began = began.unwrap_or_else(|| {
@@ -50,7 +50,7 @@ impl Visitors {
             }
         }
         let known = minute.calls.contains_key(&caller.0);
-        let counted = if known || minute.calls.len() < MAX_ADDRESSES { caller.0 } else { Caller::UNKNOWN.0 };
+        let counted = if known || minute.calls.len() < MAX_ADDRESSES { caller.0 } else { Visitor::UNKNOWN.0 };
         let calls = minute.calls.entry(counted).or_default();
         *calls = calls.saturating_add(1);
         if *calls > most { Err(until) } else { Ok(()) }
@@ -59,10 +59,10 @@ impl Visitors {
 
 /// Where a request comes from: an IPv4 address, or the network of an IPv6 one, in which a caller has all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Caller(IpAddr);
+pub(crate) struct Visitor(IpAddr);
 
-impl Caller {
-    const UNKNOWN: Caller = Caller(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+impl Visitor {
+    const UNKNOWN: Visitor = Visitor(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
     /// Returns the /48 of an IPv6 address.
     fn site(self) -> Option<[u16; 3]> {
@@ -77,7 +77,7 @@ impl Caller {
 
     /// Returns the caller at this address.
     pub(crate) fn of(address: IpAddr) -> Self {
-        Caller(match address.to_canonical() {
+        Visitor(match address.to_canonical() {
             IpAddr::V6(address) => {
                 let [a, b, c, d, ..] = address.segments();
                 IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
@@ -87,12 +87,12 @@ impl Caller {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Caller {
+impl<S: Send + Sync> FromRequestParts<S> for Visitor {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let connected = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        Ok(connected.map_or(Caller::UNKNOWN, |ConnectInfo(address)| Caller::of(address.ip())))
+        Ok(connected.map_or(Visitor::UNKNOWN, |ConnectInfo(address)| Visitor::of(address.ip())))
     }
 }
 
@@ -100,8 +100,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 mod tests {
     use super::*;
 
-    fn caller(text: &str) -> Caller {
-        Caller::of(text.parse().unwrap())
+    fn caller(text: &str) -> Visitor {
+        Visitor::of(text.parse().unwrap())
     }
 
     #[test]
@@ -136,10 +136,10 @@ mod tests {
         let visitors = Visitors::default();
         let now = Timestamp::from_millis(0);
         let refused = (0..100_000)
-            .filter(|number| visitors.admit(Caller(Ipv4Addr::from(number + 1).into()), 100, now).is_err())
+            .filter(|number| visitors.admit(Visitor(Ipv4Addr::from(number + 1).into()), 100, now).is_err())
             .count();
         assert_eq!(refused, 100_000 - MAX_ADDRESSES - 100);
         assert_eq!(visitors.minute.lock().unwrap().calls.len(), MAX_ADDRESSES + 1);
-        assert!(visitors.admit(Caller(Ipv4Addr::from(7).into()), 100, now).is_ok(), "who was there keeps its count");
+        assert!(visitors.admit(Visitor(Ipv4Addr::from(7).into()), 100, now).is_ok(), "who was there keeps its count");
     }
 }

@@ -17,7 +17,7 @@ use rand::seq::SliceRandom;
 use tokio::time::timeout;
 
 use super::super::QueueError;
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, TlsFiles};
 
 /// Silence of twice this time ends a connection, on both sides: a stopped broker or a half-open connection is noticed
 /// within 8 s, and polling continues within 10.
@@ -222,7 +222,7 @@ impl Drop for Attempt {
 /// Returns what TLS is spoken with: the authorities and the certificate of the files, or else the system's authorities
 /// and none.
 fn connector(server: &ServerConfig) -> io::Result<RustlsConnector> {
-    let files = server.tls_files().map_err(io::Error::other)?;
+    let files = TlsFiles::of(server).map_err(io::Error::other)?;
     let config = match files.authorities {
         Some(authorities) => RustlsConnectorConfig::default().with_parsable_certificates(authorities),
         None => RustlsConnectorConfig::new_with_native_certs()?,

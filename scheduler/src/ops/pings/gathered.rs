@@ -25,7 +25,7 @@ use store::FeedRef;
 const MOST: usize = 10_000;
 
 /// The feeds that may receive further pings.
-pub(super) struct Gathered {
+pub(super) struct GatheredPings {
     ops: Arc<Ops>,
     last: Mutex<HashMap<FeedId, Ping>>,
 }
@@ -39,9 +39,9 @@ struct Ping {
     is_stored: bool,
 }
 
-impl Gathered {
+impl GatheredPings {
     pub(super) fn new(ops: Arc<Ops>) -> Self {
-        Gathered { ops, last: Mutex::default() }
+        GatheredPings { ops, last: Mutex::default() }
     }
 
     /// Notes a ping of a feed that hears pings, `feed` read after it came. `window` is its window if it is the first.

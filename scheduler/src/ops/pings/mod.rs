@@ -13,7 +13,7 @@ use common::feed::Feed;
 use common::policy::{PingWindow, Status};
 use common::url::FeedUrl;
 
-use self::gathered::Gathered;
+use self::gathered::GatheredPings;
 use crate::error::BackendError;
 use crate::ops::Ops;
 use crate::poll::subject::draw;
@@ -29,13 +29,13 @@ const MOST_OF_A_SITE: u32 = 10;
 #[derive(Clone)]
 pub struct Pings {
     ops: Arc<Ops>,
-    gathered: Arc<Gathered>,
+    gathered: Arc<GatheredPings>,
 }
 
 impl Pings {
     /// For the feeds of this fleet.
     pub fn new(ops: Arc<Ops>) -> Self {
-        Pings { gathered: Arc::new(Gathered::new(ops.clone())), ops }
+        Pings { gathered: Arc::new(GatheredPings::new(ops.clone())), ops }
     }
 
     /// Has the first known feed among `urls` polled soon, or, where none of them is a feed, the feeds of the first site among

@@ -7,7 +7,7 @@ use common::document::Document;
 use common::entry::Entry;
 
 use super::*;
-use crate::ops::backfill::Backfill;
+use crate::ops::backfill::{self, Backfill};
 
 /// Entries of a page.
 const WINDOW: usize = 20;
@@ -192,7 +192,9 @@ async fn a_person_has_older_entries_read_back_to_a_time_and_the_feed_is_polled_a
     let planned = fleet.feed(id).await;
     assert_eq!((stored(&fleet, id).await, planned.archive.as_ref()), (20, None));
     let since = fleet.clock.now().before(MINUTE * 60 * 70);
-    let Some(Backfill::Begun(begun)) = fleet.ops.backfill(id, since).await.unwrap() else { panic!("it did not begin") };
+    let Some(Backfill::Begun(begun)) = backfill::backfill(&fleet.ops, id, since).await.unwrap() else {
+        panic!("it did not begin")
+    };
     assert_eq!(begun.next_due, Some(fleet.clock.now()));
     let ArchiveRead { poll_due, .. } = begun.archive.unwrap();
     assert_eq!(Some(poll_due), planned.next_due);
@@ -271,7 +273,7 @@ async fn a_persons_wish_and_a_recovery_do_not_end_each_other() {
             run(&fleet, &mut origin, 1).await;
         }
         let since = fleet.clock.now().before(back);
-        assert!(matches!(fleet.ops.backfill(id, since).await.unwrap(), Some(Backfill::Begun(_))));
+        assert!(matches!(backfill::backfill(&fleet.ops, id, since).await.unwrap(), Some(Backfill::Begun(_))));
         run(&fleet, &mut origin, 240).await;
         let wished = origin.posts[&id].iter().filter(|at| **at >= since).count();
         let (is_whole, missing) = verdict(&fleet, &origin, id, 0).await;
@@ -279,7 +281,7 @@ async fn a_persons_wish_and_a_recovery_do_not_end_each_other() {
     }
     // The other way round: an overflow while a wish is read.
     let (fleet, mut origin, id, _) = quiet_with_pages().await;
-    assert!(matches!(fleet.ops.backfill(id, Timestamp::EPOCH).await.unwrap(), Some(Backfill::Begun(_))));
+    assert!(matches!(backfill::backfill(&fleet.ops, id, Timestamp::EPOCH).await.unwrap(), Some(Backfill::Begun(_))));
     burst(&fleet, &mut origin, id, 70);
     fleet.ops.wake(&[id]).await.unwrap();
     run(&fleet, &mut origin, 240).await;
@@ -332,7 +334,7 @@ async fn the_recovery_of_a_later_burst_closes_no_earlier_gap() {
 #[tokio::test]
 async fn a_page_that_fails_is_no_failure_of_its_feed_and_is_given_up_after_three() {
     let (fleet, mut origin, id) = with_pages().await;
-    fleet.ops.backfill(id, Timestamp::EPOCH).await.unwrap();
+    backfill::backfill(&fleet.ops, id, Timestamp::EPOCH).await.unwrap();
     let mut failed = 0;
     for _ in 0..3_000 {
         for job in fleet.dispatched().await {
@@ -356,7 +358,7 @@ async fn a_page_that_fails_is_no_failure_of_its_feed_and_is_given_up_after_three
 async fn a_feed_without_a_link_or_that_is_not_polled_has_nothing_to_backfill() {
     let fleet = Fleet::new().await;
     let id = fleet.add("http://a.example/feed").await;
-    let wish = |id| fleet.ops.backfill(id, Timestamp::EPOCH);
+    let wish = |id| backfill::backfill(&fleet.ops, id, Timestamp::EPOCH);
     assert!(matches!(wish(id).await.unwrap(), Some(Backfill::NoArchive(_))));
     let pause = store::FeedChange { status: Some(Status::Paused), ..Default::default() };
     fleet.ops.store.change_feed(id, &pause, fleet.clock.now()).await.unwrap();

@@ -9,6 +9,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
+use crate::ops::backfill;
 
 /// Log lines in memory.
 #[derive(Clone, Default)]
@@ -97,7 +98,7 @@ async fn each_page_of_older_entries_is_a_separate_debug_line() {
     let report = fleet.work(&job, page(1, &job)).await;
     fleet.settle(report).await;
     let since = fleet.clock.now().before(Duration::from_secs(3_600 * 100));
-    fleet.ops.backfill(id, since).await.unwrap();
+    backfill::backfill(&fleet.ops, id, since).await.unwrap();
     fleet.clock.advance(Duration::from_secs(60));
     let job = fleet.dispatched().await.remove(0);
     assert!(job.page);

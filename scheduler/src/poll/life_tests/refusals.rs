@@ -6,6 +6,7 @@ use common::host::HostKey;
 use common::host::HostRule;
 
 use super::*;
+use crate::ops;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const STEP: Duration = Duration::from_secs(60);
@@ -146,7 +147,7 @@ async fn a_soft_status_of_all_feeds_of_a_host_never_reaches_the_box_for_as_long_
         ..HostRule::default()
     };
     for host in ["soft.example", "alone.example"] {
-        fleet.ops.set_host_rule(&rule(host)).await.unwrap();
+        ops::hosts::set_rule(&fleet.ops, &rule(host)).await.unwrap();
     }
     let ids = fleet.feeds_at("soft.example", 8).await;
     let alone = fleet.feeds_at("alone.example", 1).await;

@@ -6,6 +6,7 @@ use common::live_rules::LiveRules;
 use common::policy::Category;
 
 use super::*;
+use crate::ops;
 use crate::ops::hosts::RuleChange;
 use crate::upkeep::orders::Orders;
 
@@ -21,7 +22,7 @@ fn host() -> HostName {
 
 impl Fleet {
     async fn set(&self, rule: &HostRule) {
-        assert_eq!(self.ops.set_host_rule(rule).await.unwrap(), RuleChange::Done);
+        assert_eq!(ops::hosts::set_rule(&self.ops, rule).await.unwrap(), RuleChange::Done);
     }
 
     /// Has the feed polled now, and returns when it is due again.
@@ -66,7 +67,7 @@ async fn another_scheduler_follows_at_its_next_look() {
     assert_eq!(gap(), GAP);
     other.look(fleet.clock.now()).await.unwrap();
     assert_eq!(gap(), Duration::from_secs(9));
-    assert_eq!(fleet.ops.remove_host_rule(HOST).await.unwrap(), RuleChange::Done);
+    assert_eq!(ops::hosts::remove_rule(&fleet.ops, HOST).await.unwrap(), RuleChange::Done);
     other.look(fleet.clock.now()).await.unwrap();
     let shown = gate.shown_rules(None).await.unwrap().unwrap();
     assert!(gap() == GAP && !shown.contains("\"a.org\""), "{shown}");
@@ -76,14 +77,14 @@ async fn another_scheduler_follows_at_its_next_look() {
 async fn a_block_is_loaded_before_a_new_gate_opens_and_its_feeds_come_when_it_is_lifted() {
     let fleet = Fleet::new().await;
     let id = fleet.add("https://a.org/feed").await;
-    fleet.ops.block_host(&host(), Duration::from_secs(3600)).await.unwrap();
+    ops::hosts::block(&fleet.ops, &host(), Duration::from_secs(3600)).await.unwrap();
     assert!(fleet.dispatched().await.is_empty());
     let fleet = fleet.restart().await;
     fleet.clock.advance(Duration::from_secs(60));
     assert!(fleet.dispatched().await.is_empty());
     fleet.clock.advance(Duration::from_secs(1800));
     assert!(fleet.dispatched().await.is_empty());
-    fleet.ops.unblock_host(&host()).await.unwrap();
+    ops::hosts::unblock(&fleet.ops, &host()).await.unwrap();
     assert_eq!(fleet.dispatched_ids().await, [id], "it waited for the end of the block");
 }
 
@@ -91,7 +92,7 @@ async fn a_block_is_loaded_before_a_new_gate_opens_and_its_feeds_come_when_it_is
 async fn a_block_ends_by_itself() {
     let fleet = Fleet::new().await;
     let id = fleet.add("https://a.org/feed").await;
-    fleet.ops.block_host(&host(), Duration::from_secs(60)).await.unwrap();
+    ops::hosts::block(&fleet.ops, &host(), Duration::from_secs(60)).await.unwrap();
     assert!(fleet.dispatched().await.is_empty());
     fleet.clock.advance(Duration::from_secs(60));
     assert_eq!(fleet.dispatched_ids().await, [id]);

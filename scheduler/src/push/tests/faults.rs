@@ -1,6 +1,7 @@
 //! What must hold when processes die, hubs are slow or hostile, queues forget, and people change their minds.
 
 use super::*;
+use crate::ops;
 
 /// Returns a dated entry, this long before now.
 fn dated(world: &World, id: u32, ago: Duration) -> Entry {
@@ -159,7 +160,7 @@ async fn a_feed_that_becomes_private_or_ends_or_whose_host_is_excluded_is_left_a
             _ => {
                 let rule =
                     common::host::HostRule { r#match: "a.example".into(), push: Some(false), ..Default::default() };
-                world.ops.set_host_rule(&rule).await.unwrap();
+                ops::hosts::set_rule(&world.ops, &rule).await.unwrap();
             }
         }
         assert_eq!(world.deliver(&of.id, signed(&secret, b"<feed/>")).await, Taken::Gone, "{change}");

@@ -20,7 +20,7 @@ use common::url::FeedId;
 
 use self::heap::{Entry, Heap};
 use self::hosts::Hosts;
-use self::places::{HeapPosition, Places, Standing, TooMany};
+use self::places::{HEAD, HeapPosition, Places, Standing, TooMany};
 use self::window::Window;
 use super::{Band, Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, ScheduleUpkeep, ScheduleView, Slot};
 
@@ -43,8 +43,6 @@ struct State {
     whole: bool,
 }
 
-/// Marks an item of a band as the head of a host.
-const HEAD: u32 = 1 << 31;
 /// The rank of a woken feed: before all others of its host.
 const FRONT: i64 = i64::MIN;
 
@@ -281,6 +279,10 @@ impl State {
         }
     }
 
+    fn waiting(&self, from: Option<(Timestamp, FeedId)>, limit: usize, reversed: bool) -> Vec<(Timestamp, FeedId)> {
+        waiting::waiting((&self.bands, self.window, &self.places), from, limit, reversed)
+    }
+
     fn depth(&self, now: Timestamp) -> Depth {
         let parked = self.hosts.parked();
         let (mut due, mut oldest) = (parked, [None; 4]);
@@ -421,7 +423,8 @@ impl ScheduleView for MemorySchedule {
     }
 
     async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError> {
-        Ok(self.lock().taken(limit))
+        let state = self.lock();
+        Ok(waiting::taken(&state.places, state.leased + state.hosts.parked(), limit))
     }
 
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError> {

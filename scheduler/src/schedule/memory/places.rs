@@ -9,6 +9,9 @@ use common::url::FeedId;
 
 use crate::schedule::Band;
 
+/// Marks an item of a band as the head of a host, and not a feed of this table.
+pub(super) const HEAD: u32 = 1 << 31;
+
 /// The state of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {

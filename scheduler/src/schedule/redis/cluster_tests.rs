@@ -66,13 +66,14 @@ async fn while_a_master_is_away_the_others_feeds_are_claimed_and_then_its_own_ar
     for (round, frozen) in [(1, false), (2, true)] {
         tokio::task::block_in_place(|| cluster.wait_until_whole());
         schedule.put(&slots(0), at(0)).await.unwrap();
-        let lost = tokio::task::block_in_place(|| cluster.owner(schedule.shards[0].part.slot));
+        let lost = tokio::task::block_in_place(|| cluster.owner(schedule.shards.all[0].part.slot));
         let at_lost: Vec<bool> = schedule
             .shards
+            .all
             .iter()
             .map(|shard| tokio::task::block_in_place(|| cluster.owner(shard.part.slot)) == lost)
             .collect();
-        let is_lost = |feed: i64| at_lost[schedule.shard_of(FeedId(feed))];
+        let is_lost = |feed: i64| at_lost[schedule.shards.shard_of(FeedId(feed))];
         let others = (0..FEEDS).filter(|feed| !is_lost(*feed)).count();
         assert!(others > 300 && others < 700);
         if frozen {
@@ -103,7 +104,7 @@ async fn while_a_master_is_away_the_others_feeds_are_claimed_and_then_its_own_ar
         let refused = common::causes::causes(&refused);
         assert!(refused.contains(&format!("127.0.0.1:{}", cluster.servers[lost].port)), "{refused}");
 
-        tokio::task::block_in_place(|| cluster.wait_for_another(lost, schedule.shards[0].part.slot));
+        tokio::task::block_in_place(|| cluster.wait_for_another(lost, schedule.shards.all[0].part.slot));
         let (elected, patience) = (Instant::now(), Duration::from_secs(60));
         let mark = loop {
             assert!(elected.elapsed() < patience, "no shard was found lost");
@@ -141,7 +142,7 @@ async fn a_shard_that_moves_is_compared_with_the_store_and_no_claim_is_made_twic
     let mark = schedule.begin_rebuild().await.unwrap().unwrap();
     assert!(schedule.finish_rebuild(&mark).await.unwrap());
     schedule.put(&slots(0), at(0)).await.unwrap();
-    let slot = schedule.shards[3].part.slot;
+    let slot = schedule.shards.all[3].part.slot;
     let (from, to) = tokio::task::block_in_place(|| {
         let from = cluster.owner(slot);
         (from, (from + 1) % 3)
@@ -165,5 +166,5 @@ async fn a_shard_that_moves_is_compared_with_the_store_and_no_claim_is_made_twic
     tokio::time::timeout(Duration::from_secs(60), claiming).await.unwrap().unwrap();
     let mark = schedule.begin_rebuild().await.unwrap().unwrap();
     let lost: Vec<i64> = (0..FEEDS).filter(|feed| schedule.is_lost(&mark, FeedId(*feed))).collect();
-    assert!(lost.iter().all(|feed| schedule.shard_of(FeedId(*feed)) == 3) && lost.len() == 50);
+    assert!(lost.iter().all(|feed| schedule.shards.shard_of(FeedId(*feed)) == 3) && lost.len() == 50);
 }

@@ -6,7 +6,7 @@ use common::url::Version;
 
 use super::{Backend, at, entry, modified, new_entries, poll, published};
 use crate::FeedRef;
-use crate::row::entry_identity;
+use crate::columns::entry_identity;
 
 const URL: &str = "https://a.org/feed";
 

@@ -25,13 +25,12 @@ use sqlx::{Connection, Executor, PgConnection};
 use super::connection::{in_transaction, on_connection};
 use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, column, entries, numbers, optional_text, text};
+use crate::changes::{self, Change, NewEvent};
+use crate::columns::{pack_archive, pack_detour, pack_onward, pack_state, pack_terms};
 use crate::push::sql;
 use crate::quota::Spent;
-use crate::row::{
-    FeedRow, JobColumns, PlaceColumns, feed_columns, pack_archive, pack_detour, pack_onward, pack_state, pack_terms,
-    push_column, readable,
-};
-use crate::verdicts::{self, Before, Change, Fresh, HostHolds, NewEvent, Tally};
+use crate::row::{FeedRow, JobColumns, PlaceColumns, feed_columns, push_column, readable};
+use crate::verdicts::{self, Before, Fresh, HostHolds, Tally};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
 
 const ACTION: &str = "apply reports";
@@ -162,8 +161,8 @@ async fn apply(
         return Ok(None);
     }
     let mut changes = entries::changes(&mut tx, &fresh).await?;
-    let mut spent = verdicts::keep_within(&fresh, &mut changes, quota, now);
-    let mut tallies = verdicts::tallies(&fresh, &changes);
+    let mut spent = changes::keep_within(&fresh, &mut changes, quota, now);
+    let mut tallies = changes::tallies(&fresh, &changes);
     make_room(&mut tx, quota, (&fresh, &changes), &mut spent, &mut tallies, now).await?;
     write_documents(&mut tx, &fresh, &tallies, &spent).await?;
     write_pushes(&mut tx, (&fresh, &changes), &tallies, &spent).await?;
@@ -251,9 +250,9 @@ async fn make_room(
         }
         let (excess, mut gone) = (spent.excess(quota), Vec::<i64>::new());
         if excess > 0 {
-            let kept = verdicts::stored_forms(changes, number);
+            let kept = changes::stored_forms(changes, number);
             let delete = sqlx::query_scalar(include_str!("quota_identities.sql")).bind(feed.0).bind(kept);
-            let delete = delete.bind(excess.cast_signed()).bind(verdicts::still_there(&fresh[number]));
+            let delete = delete.bind(excess.cast_signed()).bind(changes::still_there(&fresh[number]));
             gone = delete.fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
             let delete = sqlx::query("DELETE FROM entries WHERE seq = ANY ($1)").bind(&gone).execute(&mut *on);
             tallies[number].more -= delete.await.map_err(StoreError::on(ACTION))?.rows_affected().cast_signed();
@@ -317,7 +316,7 @@ async fn write_pushes(
     for (number, fresh) in fresh.iter().enumerate().filter(|(_, fresh)| fresh.is_pushed()) {
         let known = sqlx::query_scalar("SELECT known FROM feeds WHERE id = $1").bind(fresh.row.id);
         let known: Vec<u8> = known.fetch_one(&mut *on).await.map_err(StoreError::on(ACTION))?;
-        let known = verdicts::known_after_push(&known, changes, number);
+        let known = changes::known_after_push(&known, changes, number);
         rows.push((fresh.row.id, tallies[number].more, known, &spent[number]));
     }
     let pages = fresh.iter().zip(tallies).zip(spent).filter(|((fresh, _), _)| fresh.is_page());
@@ -332,7 +331,7 @@ async fn write_pushes(
             .await
             .map_err(StoreError::on(ACTION))?;
     }
-    for (feed, is_announced) in verdicts::learned(fresh, changes) {
+    for (feed, is_announced) in changes::learned(fresh, changes) {
         let learned = sqlx::query(sql::LEARNED).bind(feed.0).bind(is_announced).bind(i64::from(RELIABLE_AFTER));
         learned.execute(&mut *on).await.map_err(StoreError::on(ACTION))?;
     }
@@ -378,14 +377,14 @@ async fn number(
     changes: &mut [Change<'_>],
     tallies: &[Tally],
 ) -> Result<Vec<NewEvent>, StoreError> {
-    let events = verdicts::events(fresh, changes);
+    let events = changes::events(fresh, changes);
     if events == 0 {
         return Ok(Vec::new());
     }
     let more: i64 = tallies.iter().map(|tally| tally.more).sum();
     let take = sqlx::query_scalar(include_str!("apply_numbers.sql")).bind(events as i64).bind(more);
     let last: i64 = take.fetch_one(on).await.map_err(StoreError::on(ACTION))?;
-    Ok(verdicts::number(fresh, changes, last))
+    Ok(changes::number(fresh, changes, last))
 }
 
 async fn write_events(on: &mut PgConnection, new_events: &[NewEvent], now: Timestamp) -> Result<(), StoreError> {

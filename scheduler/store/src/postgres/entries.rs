@@ -6,8 +6,9 @@ use sqlx::PgConnection;
 
 use super::{column, optional_text, text};
 use crate::StoreError;
-use crate::row::{pack_details, pack_enclosures};
-use crate::verdicts::{Change, Form, Fresh, reported};
+use crate::changes::{Change, Form, reported};
+use crate::columns::{pack_details, pack_enclosures};
+use crate::verdicts::Fresh;
 
 const ACTION: &str = "store entries";
 /// Bytes of text, and entries, that one statement inserts, or a little more.

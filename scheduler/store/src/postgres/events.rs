@@ -6,8 +6,9 @@ use sqlx::PgConnection;
 
 use super::PostgresStore;
 use super::connection::{SNAPSHOT, in_transaction, on_connection};
+use crate::columns::entry_identity_of;
 use crate::filter::{Chosen, Line, Since};
-use crate::row::{EntryRow, entry_identity_of, readable};
+use crate::row::{EntryRow, readable};
 use crate::{EntryRef, Event, EventPage, EventQuery, Events, RelayTurn, StoreError, StoredEntry};
 
 /// An entry with what it says of its feed.

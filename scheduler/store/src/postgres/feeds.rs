@@ -14,13 +14,11 @@ use sqlx::{Connection, PgConnection};
 use super::connection::{in_transaction, on_connection};
 use super::urls::lock_urls;
 use super::{PostgresStore, column, list, moves, news, numbers};
+use crate::columns::{CHUNK, added_terms, interval_millis, pack_archive, pack_calm, pack_labels, pack_terms};
 use crate::hub::hub_feeds;
 use crate::listing;
 use crate::news::{News, ids_of_new};
-use crate::row::{
-    CHUNK, FeedRow, PlaceColumns, added_terms, feed_columns, interval_millis, pack_archive, pack_calm, pack_labels,
-    pack_terms, push_column, readable,
-};
+use crate::row::{FeedRow, PlaceColumns, feed_columns, push_column, readable};
 use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
     StoreError, Unmove, Unmoved, VersionedChanges, Wakes, history,
@@ -60,14 +58,14 @@ impl Feeds for PostgresStore {
     }
 
     async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
-        let list = || self.view(query, async |view, query| listing::list(view, query).await);
+        let list = || list::view(self, query, async |view, query| listing::list(view, query).await);
         self.call(list::ACTION, list).await
     }
 
     async fn feeds_among(&self, query: &FeedQuery, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
         let list = || {
             let ids = ids.iter().map(|id| id.0).collect();
-            self.view(query, async |view, query| listing::among(view, query, ids).await)
+            list::view(self, query, async |view, query| listing::among(view, query, ids).await)
         };
         self.call(list::ACTION, list).await
     }
@@ -75,7 +73,7 @@ impl Feeds for PostgresStore {
     async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError> {
         const ACTION: &str = "change a feed";
         let changes = [(id, change)];
-        let rows = self.call(ACTION, || self.change_rows(ACTION, &changes, now)).await?;
+        let rows = self.call(ACTION, || change_rows(self, ACTION, &changes, now)).await?;
         rows.into_iter().next().map(Feed::try_from).transpose()
     }
 
@@ -84,7 +82,7 @@ impl Feeds for PostgresStore {
         const ACTION: &str = "change feeds";
         let mut in_order: Vec<(FeedId, &FeedChange)> = changes.iter().map(|(id, change)| (*id, change)).collect();
         in_order.sort_by_key(|(id, _)| *id);
-        Ok(readable(self.call(ACTION, || self.change_rows(ACTION, &in_order, now)).await?))
+        Ok(readable(self.call(ACTION, || change_rows(self, ACTION, &in_order, now)).await?))
     }
 
     /// Its events stay until retention takes them; of it they hold its number, and the last one what it was.
@@ -147,11 +145,11 @@ impl VersionedChanges for PostgresStore {
 #[async_trait]
 impl Wakes for PostgresStore {
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
-        self.wake_rows(ids, at, now, false).await
+        wake_rows(self, ids, at, now, false).await
     }
 
     async fn wake_pinged(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
-        self.wake_rows(ids, at, now, true).await
+        wake_rows(self, ids, at, now, true).await
     }
 
     async fn feeds_of_site(&self, links: &[String], limit: u32) -> Result<Vec<Feed>, StoreError> {
@@ -166,43 +164,41 @@ impl Wakes for PostgresStore {
     }
 }
 
-impl PostgresStore {
-    /// Changes feeds, which are in the order of their numbers, in one transaction.
-    async fn change_rows(
-        &self,
-        action: &'static str,
-        changes: &[(FeedId, &FeedChange)],
-        now: Timestamp,
-    ) -> Result<Vec<FeedRow>, StoreError> {
-        let mut on = self.acquire(action).await?;
-        let mut tx = on.begin().await.map_err(StoreError::on(action))?;
-        let before = news::known(&mut tx, &numbers(changes.iter().map(|(id, _)| *id))).await;
-        let before = before.map_err(StoreError::on(action))?;
-        let mut rows = Vec::with_capacity(changes.len());
-        for (id, change) in changes {
-            rows.extend(change_row(&mut tx, *id, change, now).await?);
-        }
-        news::tell_changes(&mut tx, Vec::new(), &before, now).await.map_err(StoreError::on(action))?;
-        tx.commit().await.map_err(StoreError::on(action))?;
-        on.keep();
-        Ok(rows)
+/// Changes feeds, which are in the order of their numbers, in one transaction.
+async fn change_rows(
+    store: &PostgresStore,
+    action: &'static str,
+    changes: &[(FeedId, &FeedChange)],
+    now: Timestamp,
+) -> Result<Vec<FeedRow>, StoreError> {
+    let mut on = store.acquire(action).await?;
+    let mut tx = on.begin().await.map_err(StoreError::on(action))?;
+    let before = news::known(&mut tx, &numbers(changes.iter().map(|(id, _)| *id))).await;
+    let before = before.map_err(StoreError::on(action))?;
+    let mut rows = Vec::with_capacity(changes.len());
+    for (id, change) in changes {
+        rows.extend(change_row(&mut tx, *id, change, now).await?);
     }
+    news::tell_changes(&mut tx, Vec::new(), &before, now).await.map_err(StoreError::on(action))?;
+    tx.commit().await.map_err(StoreError::on(action))?;
+    on.keep();
+    Ok(rows)
+}
 
-    /// A past wake moves up to `now`, so that a fetch that began before does not answer the new wish; a future one is never
-    /// postponed; none comes before the end of a hold.
-    async fn wake_rows(
-        &self,
-        ids: &[FeedId],
-        at: Timestamp,
-        now: Timestamp,
-        retired_too: bool,
-    ) -> Result<Vec<Placement>, StoreError> {
-        on_connection!(self, "wake feeds", |on| {
-            let query = sqlx::query_as::<_, PlaceColumns>(include_str!("wake.sql"));
-            let query = query.bind(numbers(ids.iter().copied())).bind(at.millis()).bind(now.millis()).bind(retired_too);
-            Ok(readable(query.fetch_all(on).await?))
-        })
-    }
+/// A past wake moves up to `now`, so that a fetch that began before does not answer the new wish; a future one is never
+/// postponed; none comes before the end of a hold.
+async fn wake_rows(
+    store: &PostgresStore,
+    ids: &[FeedId],
+    at: Timestamp,
+    now: Timestamp,
+    retired_too: bool,
+) -> Result<Vec<Placement>, StoreError> {
+    on_connection!(store, "wake feeds", |on| {
+        let query = sqlx::query_as::<_, PlaceColumns>(include_str!("wake.sql"));
+        let query = query.bind(numbers(ids.iter().copied())).bind(at.millis()).bind(now.millis()).bind(retired_too);
+        Ok(readable(query.fetch_all(on).await?))
+    })
 }
 
 /// Changes a feed; returns its new row.

@@ -18,26 +18,24 @@ pub(super) const ACTION: &str = "list feeds";
 /// An index that has the feeds in order is followed, however few feeds the planner thinks that it would have to sort.
 pub(super) const ALONG_INDEXES: &str = "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off";
 
-impl PostgresStore {
-    /// Reads from one view of the feeds.
-    pub(super) async fn view<T>(
-        &self,
-        query: &FeedQuery,
-        read: impl AsyncFnOnce(&mut View<'_>, &FeedQuery) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let mut on = self.acquire(ACTION).await?;
-        let mut tx = on.begin_with(SNAPSHOT).await.map_err(StoreError::on(ACTION))?;
-        tx.execute(ALONG_INDEXES).await.map_err(StoreError::on(ACTION))?;
-        let text = query.text.as_deref().map(|text| super::text(text).into_owned());
-        let query = FeedQuery { text, ..query.clone() };
-        let found = read(&mut View(&mut tx), &query).await;
-        if found.as_ref().is_err_and(StoreError::may_pass) {
-            return found;
-        }
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        found
+/// Reads from one view of the feeds.
+pub(super) async fn view<T>(
+    store: &PostgresStore,
+    query: &FeedQuery,
+    read: impl AsyncFnOnce(&mut View<'_>, &FeedQuery) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let mut on = store.acquire(ACTION).await?;
+    let mut tx = on.begin_with(SNAPSHOT).await.map_err(StoreError::on(ACTION))?;
+    tx.execute(ALONG_INDEXES).await.map_err(StoreError::on(ACTION))?;
+    let text = query.text.as_deref().map(|text| super::text(text).into_owned());
+    let query = FeedQuery { text, ..query.clone() };
+    let found = read(&mut View(&mut tx), &query).await;
+    if found.as_ref().is_err_and(StoreError::may_pass) {
+        return found;
     }
+    tx.commit().await.map_err(StoreError::on(ACTION))?;
+    on.keep();
+    found
 }
 
 /// The counters but for those of hosts.

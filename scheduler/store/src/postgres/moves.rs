@@ -6,8 +6,8 @@ use sqlx::PgConnection;
 
 use super::news;
 use super::urls::lock_urls;
+use crate::columns::{added_terms, calm_without, pack_state};
 use crate::news::News;
-use crate::row::{added_terms, calm_without, pack_state};
 use crate::{Move, Moved, Unmove, Unmoved};
 
 pub(super) async fn move_on(

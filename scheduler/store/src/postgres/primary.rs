@@ -61,7 +61,7 @@ pub(super) fn read(
     name: &str,
 ) -> Result<(Vec<PgConnectOptions>, Option<SessionTarget>), sqlx::Error> {
     let PostgresServer { urls, target } =
-        server.postgres().map_err(|reason| sqlx::Error::Configuration(reason.into()))?;
+        PostgresServer::of(server).map_err(|reason| sqlx::Error::Configuration(reason.into()))?;
     let has_files = [&server.ca_file, &server.client_cert, &server.client_key].iter().any(|file| !file.is_empty());
     let host = |url: String| -> Result<PgConnectOptions, sqlx::Error> {
         let mut options: PgConnectOptions = url.parse()?;

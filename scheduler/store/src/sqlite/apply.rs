@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use common::config::QuotaConfig;
 use common::document::{Document, Validators};
 use common::feed::Feed;
 use common::host::HostKey;
@@ -21,12 +22,12 @@ use sqlx::{FromRow, SqliteConnection};
 
 use super::batch::{Batch, id_list};
 use super::{SqliteStore, entries};
+use crate::changes::{self, Change, NewEvent};
+use crate::columns::{pack_archive, pack_detour, pack_onward, pack_state, pack_terms};
 use crate::push::sql;
 use crate::quota::Spent;
-use crate::row::{
-    FeedRow, JobColumns, PlaceColumns, pack_archive, pack_detour, pack_onward, pack_state, pack_terms, readable,
-};
-use crate::verdicts::{self, Before, Change, Fresh, HostHolds, NewEvent, Tally};
+use crate::row::{FeedRow, JobColumns, PlaceColumns, readable};
+use crate::verdicts::{self, Before, Fresh, HostHolds, Tally};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
 
 const ACTION: &str = "apply reports";
@@ -88,10 +89,10 @@ impl Polls for SqliteStore {
             return Ok(answers);
         }
         let mut changes = entries::changes(&mut tx, &fresh).await?;
-        let mut spent = verdicts::keep_within(&fresh, &mut changes, &self.quota, now);
+        let mut spent = changes::keep_within(&fresh, &mut changes, &self.quota, now);
         let new_events = number(&mut tx, &fresh, &mut changes).await?;
-        let mut tallies = verdicts::tallies(&fresh, &changes);
-        self.make_room(&mut tx, &fresh, &changes, &mut spent, &mut tallies, now).await?;
+        let mut tallies = changes::tallies(&fresh, &changes);
+        make_room(&mut tx, &self.quota, (&fresh, &changes), &mut spent, &mut tallies, now).await?;
         entries::write(&mut tx, &changes, now).await?;
         write_feeds(&mut tx, (&fresh, &changes), &tallies, &spent, clock_skew).await?;
         learn(&mut tx, &fresh, &changes).await?;
@@ -140,46 +141,43 @@ impl Polls for SqliteStore {
     }
 }
 
-impl SqliteStore {
-    /// Deletes the oldest rows of feeds that would have more than they may.
-    async fn make_room(
-        &self,
-        tx: &mut SqliteConnection,
-        fresh: &[Fresh<'_>],
-        changes: &[Change<'_>],
-        spent: &mut [Option<Spent>],
-        tallies: &mut [Tally],
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        const ACTION: &str = "make room for entries";
-        for (number, spent) in spent.iter_mut().enumerate() {
-            let Some(spent) = spent else { continue };
-            let feed = fresh[number].verdict.report.feed;
-            if spent.wants_count(&self.quota) {
-                let count = sqlx::query_scalar("SELECT count(*) FROM entry_identities WHERE feed_id = ?1").bind(feed.0);
-                let rows: i64 = count.fetch_one(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-                spent.counted(rows.cast_unsigned());
-            }
-            let (excess, mut gone) = (spent.excess(&self.quota), Vec::<i64>::new());
-            if excess > 0 {
-                let kept = serde_json::json!(verdicts::stored_forms(changes, number)).to_string();
-                let delete = sqlx::query_scalar(include_str!("quota_identities.sql")).bind(feed.0).bind(kept);
-                let there = serde_json::json!(verdicts::still_there(&fresh[number])).to_string();
-                gone = delete
-                    .bind(excess.cast_signed())
-                    .bind(there)
-                    .fetch_all(&mut *tx)
-                    .await
-                    .map_err(StoreError::on(ACTION))?;
-                let delete = sqlx::query("DELETE FROM entries WHERE seq IN (SELECT value FROM json_each(?1))")
-                    .bind(serde_json::json!(gone).to_string());
-                let deleted = delete.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-                tallies[number].more -= deleted.rows_affected().cast_signed();
-            }
-            spent.settled(gone.len() as u64, now);
+/// Deletes the oldest rows of feeds that would have more than they may.
+async fn make_room(
+    tx: &mut SqliteConnection,
+    quota: &QuotaConfig,
+    (fresh, changes): (&[Fresh<'_>], &[Change<'_>]),
+    spent: &mut [Option<Spent>],
+    tallies: &mut [Tally],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    const ACTION: &str = "make room for entries";
+    for (number, spent) in spent.iter_mut().enumerate() {
+        let Some(spent) = spent else { continue };
+        let feed = fresh[number].verdict.report.feed;
+        if spent.wants_count(quota) {
+            let count = sqlx::query_scalar("SELECT count(*) FROM entry_identities WHERE feed_id = ?1").bind(feed.0);
+            let rows: i64 = count.fetch_one(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+            spent.counted(rows.cast_unsigned());
         }
-        Ok(())
+        let (excess, mut gone) = (spent.excess(quota), Vec::<i64>::new());
+        if excess > 0 {
+            let kept = serde_json::json!(changes::stored_forms(changes, number)).to_string();
+            let delete = sqlx::query_scalar(include_str!("quota_identities.sql")).bind(feed.0).bind(kept);
+            let there = serde_json::json!(changes::still_there(&fresh[number])).to_string();
+            gone = delete
+                .bind(excess.cast_signed())
+                .bind(there)
+                .fetch_all(&mut *tx)
+                .await
+                .map_err(StoreError::on(ACTION))?;
+            let delete = sqlx::query("DELETE FROM entries WHERE seq IN (SELECT value FROM json_each(?1))")
+                .bind(serde_json::json!(gone).to_string());
+            let deleted = delete.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+            tallies[number].more -= deleted.rows_affected().cast_signed();
+        }
+        spent.settled(gone.len() as u64, now);
     }
+    Ok(())
 }
 
 async fn rows_before(on: &mut SqliteConnection, verdicts: &[Verdict]) -> Result<Vec<Before>, StoreError> {
@@ -197,12 +195,12 @@ async fn number(
     fresh: &[Fresh<'_>],
     changes: &mut [Change<'_>],
 ) -> Result<Vec<NewEvent>, StoreError> {
-    if verdicts::events(fresh, changes) == 0 {
+    if changes::events(fresh, changes) == 0 {
         return Ok(Vec::new());
     }
     let sql = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'";
     let last: i64 = sqlx::query_scalar(sql).fetch_one(on).await.map_err(StoreError::on(ACTION))?;
-    Ok(verdicts::number(fresh, changes, last))
+    Ok(changes::number(fresh, changes, last))
 }
 
 /// Writes the feeds' rows. Every poll writes the first part; the others are rare, so that a 304 costs one statement's row.
@@ -218,7 +216,7 @@ async fn write_feeds(
         if fresh.is_pushed() {
             let known = sqlx::query_scalar("SELECT known FROM feeds WHERE id = ?1").bind(fresh.row.id);
             let known: Vec<u8> = known.fetch_one(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-            let known = verdicts::known_after_push(&known, changes, number);
+            let known = changes::known_after_push(&known, changes, number);
             push(&mut pushes, fresh, tally.more, (known.as_ref(), spent.as_ref()));
             continue;
         }
@@ -295,7 +293,7 @@ fn document(documents: &mut Batch, fresh: &Fresh<'_>, document: &Document, more:
 
 /// Counts what new entries say of their feeds' pushes.
 async fn learn(tx: &mut SqliteConnection, fresh: &[Fresh<'_>], changes: &[Change<'_>]) -> Result<(), StoreError> {
-    for (feed, is_announced) in verdicts::learned(fresh, changes) {
+    for (feed, is_announced) in changes::learned(fresh, changes) {
         let learned = sqlx::query(sql::LEARNED).bind(feed.0).bind(is_announced).bind(RELIABLE_AFTER);
         learned.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
     }

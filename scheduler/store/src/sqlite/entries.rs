@@ -6,8 +6,9 @@ use sqlx::{FromRow, SqliteConnection};
 
 use super::batch::Batch;
 use crate::StoreError;
-use crate::row::{pack_details, pack_enclosures};
-use crate::verdicts::{Change, Form, Fresh, reported};
+use crate::changes::{Change, Form, reported};
+use crate::columns::{pack_details, pack_enclosures};
+use crate::verdicts::Fresh;
 
 const ACTION: &str = "store entries";
 /// Bytes of text, and entries, that one statement inserts: a batch of long reports is not copied whole once more.

@@ -5,8 +5,9 @@ use common::time::Timestamp;
 use sqlx::{Row, SqliteConnection};
 
 use super::SqliteStore;
+use crate::columns::entry_identity_of;
 use crate::filter::{Chosen, Line, Since};
-use crate::row::{EntryRow, entry_identity_of, readable};
+use crate::row::{EntryRow, readable};
 use crate::{EntryRef, Event, EventPage, EventQuery, Events, RelayTurn, StoreError, StoredEntry};
 
 const ACTION: &str = "read events";

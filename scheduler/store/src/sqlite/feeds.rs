@@ -15,12 +15,10 @@ use sqlx::{FromRow, Row, Sqlite, SqliteConnection, Transaction};
 use super::batch::{Batch, id_list};
 use super::list::View;
 use super::{SqliteStore, moves, news};
+use crate::columns::{CHUNK, added_terms, interval_millis, pack_archive, pack_calm, pack_labels, pack_terms};
 use crate::hub::hub_feeds;
 use crate::news::{News, ids_of_new};
-use crate::row::{
-    CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_archive, pack_calm, pack_labels, pack_terms,
-    push_column, readable,
-};
+use crate::row::{FeedRow, PlaceColumns, push_column, readable};
 use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
     StoreError, Unmove, Unmoved, VersionedChanges, Wakes, history, listing,
@@ -179,11 +177,11 @@ impl VersionedChanges for SqliteStore {
 #[async_trait]
 impl Wakes for SqliteStore {
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
-        self.wake_rows(ids, at, now, false).await
+        wake_rows(self, ids, at, now, false).await
     }
 
     async fn wake_pinged(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
-        self.wake_rows(ids, at, now, true).await
+        wake_rows(self, ids, at, now, true).await
     }
 
     async fn feeds_of_site(&self, links: &[String], limit: u32) -> Result<Vec<Feed>, StoreError> {
@@ -202,29 +200,27 @@ impl Wakes for SqliteStore {
     }
 }
 
-impl SqliteStore {
-    /// A past wake moves up to `now`, so that a fetch that began before does not answer the new wish; a future one is never
-    /// postponed; none comes before the end of a hold.
-    async fn wake_rows(
-        &self,
-        ids: &[FeedId],
-        at: Timestamp,
-        now: Timestamp,
-        retired_too: bool,
-    ) -> Result<Vec<Placement>, StoreError> {
-        let failed = "wake feeds";
-        let mut tx = self.write(failed).await?;
-        let rows: Vec<PlaceColumns> = sqlx::query_as(include_str!("wake.sql"))
-            .bind(id_list(ids.iter().copied()))
-            .bind(at.millis())
-            .bind(now.millis())
-            .bind(retired_too)
-            .fetch_all(&mut *tx)
-            .await
-            .map_err(StoreError::on(failed))?;
-        tx.commit().await.map_err(StoreError::on(failed))?;
-        Ok(readable(rows))
-    }
+/// A past wake moves up to `now`, so that a fetch that began before does not answer the new wish; a future one is never
+/// postponed; none comes before the end of a hold.
+async fn wake_rows(
+    store: &SqliteStore,
+    ids: &[FeedId],
+    at: Timestamp,
+    now: Timestamp,
+    retired_too: bool,
+) -> Result<Vec<Placement>, StoreError> {
+    let failed = "wake feeds";
+    let mut tx = store.write(failed).await?;
+    let rows: Vec<PlaceColumns> = sqlx::query_as(include_str!("wake.sql"))
+        .bind(id_list(ids.iter().copied()))
+        .bind(at.millis())
+        .bind(now.millis())
+        .bind(retired_too)
+        .fetch_all(&mut *tx)
+        .await
+        .map_err(StoreError::on(failed))?;
+    tx.commit().await.map_err(StoreError::on(failed))?;
+    Ok(readable(rows))
 }
 
 /// Changes a feed within a transaction; returns its new row.

@@ -5,8 +5,8 @@ use common::url::{FeedId, Version};
 use sqlx::SqliteConnection;
 
 use super::news;
+use crate::columns::{added_terms, calm_without, pack_state};
 use crate::news::News;
-use crate::row::{added_terms, calm_without, pack_state};
 use crate::{Move, Moved, Unmove, Unmoved};
 
 pub(super) async fn move_on(

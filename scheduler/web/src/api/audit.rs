@@ -24,7 +24,7 @@ use self::ledger::{Begun, Unwritten};
 use crate::error::ApiError;
 use crate::session::{Caller, NOBODY};
 use crate::state::Api;
-use crate::visitors::Caller as Visitor;
+use crate::visitors::Visitor;
 
 /// The caller: a token's name, or any program on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]

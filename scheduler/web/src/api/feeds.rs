@@ -19,7 +19,7 @@ use crate::explain;
 use crate::listing::ListParams;
 use crate::request::{Accepts, Body, Params, PathId};
 use crate::state::{Api, State};
-use scheduler::ops::backfill::Backfill;
+use scheduler::ops::backfill::{self, Backfill};
 use scheduler::ops::unmove::{self, TakenBack};
 use scheduler::ops::{AddFeed, AudienceEdit, EditFeed};
 use scheduler::wire::{AddedView, ExplainView, FeedView, List};
@@ -324,7 +324,7 @@ pub(crate) async fn backfill(
     let since =
         body.since.ok_or_else(|| ApiError::bad("since is missing: the time from which on entries are wanted"))?;
     let ops = api.ops.clone();
-    let begun = run_to_completion(async move { ops.backfill(id, since).await }).await?;
+    let begun = run_to_completion(async move { backfill::backfill(&ops, id, since).await }).await?;
     match begun.ok_or_else(|| ApiError::no_feed(id))? {
         Backfill::Begun(feed) => Ok((StatusCode::ACCEPTED, Json(api.view(*feed)))),
         Backfill::NotPolled(feed) => Err(conflict(&feed, not_polled(&feed))),

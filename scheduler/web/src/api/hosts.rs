@@ -18,6 +18,7 @@ use super::change::run_to_completion;
 use crate::error::ApiError;
 use crate::request::{Accepts, Body, Params, limit};
 use crate::state::{Api, State};
+use scheduler::ops;
 use scheduler::ops::hosts::RuleChange;
 use scheduler::wire::{HostView, List, RULE_DURATIONS};
 use store::{HostOrders, HostQuery};
@@ -102,13 +103,13 @@ pub(crate) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<Json<List<HostView>>, ApiError> {
     let limit = limit(params.limit.as_deref(), 100, 1000)?;
-    let page = api.ops.hosts(&HostQuery::all(params.after, limit)).await?;
+    let page = ops::hosts::page(&api.ops, &HostQuery::all(params.after, limit)).await?;
     Ok(Json(List { items: page.items.into_iter().map(HostView::of).collect(), next: page.next }))
 }
 
 /// `GET /hosts/{host}`: also of a host that has no feeds yet.
 pub(crate) async fn show(State(api): State<Api>, PathHost(host): PathHost) -> Result<Json<HostView>, ApiError> {
-    Ok(Json(HostView::of(api.ops.host(&host).await?)))
+    Ok(Json(HostView::of(ops::hosts::state_of(&api.ops, &host).await?)))
 }
 
 /// `PUT /hosts/{host}`: this rule and no other for the name and all names below it.
@@ -130,7 +131,7 @@ pub(crate) async fn set(
         return Err(ApiError::bad(format!("{} {}", refusal.key, refusal.reason)));
     }
     let ops = api.ops.clone();
-    let changed = run_to_completion(async move { ops.set_host_rule(&rule).await }).await?;
+    let changed = run_to_completion(async move { ops::hosts::set_rule(&ops, &rule).await }).await?;
     accepted(&domain, changed)?;
     show(State(api), PathHost(HostName::Name(domain))).await
 }
@@ -139,7 +140,7 @@ pub(crate) async fn set(
 pub(crate) async fn remove(State(api): State<Api>, PathHost(host): PathHost) -> Result<Json<HostView>, ApiError> {
     let domain = rule_domain(&host)?;
     let (ops, of) = (api.ops.clone(), domain.clone());
-    let changed = run_to_completion(async move { ops.remove_host_rule(&of).await }).await?;
+    let changed = run_to_completion(async move { ops::hosts::remove_rule(&ops, &of).await }).await?;
     accepted(&domain, changed)?;
     show(State(api), PathHost(HostName::Name(domain))).await
 }
@@ -155,14 +156,14 @@ pub(crate) async fn block(
     let duration = duration.filter(|duration| !duration.is_zero() && *duration <= LONGEST_BLOCK);
     let duration = duration.ok_or_else(|| ApiError::bad(format!("for must be {BLOCK_FOR}")))?;
     let (ops, name) = (api.ops.clone(), host.clone());
-    run_to_completion(async move { ops.block_host(&name, duration).await }).await?;
+    run_to_completion(async move { ops::hosts::block(&ops, &name, duration).await }).await?;
     show(State(api), PathHost(host)).await
 }
 
 /// `POST /hosts/{host}/unblock`: lifts a block; a hold that the server requested stays.
 pub(crate) async fn unblock(State(api): State<Api>, PathHost(host): PathHost) -> Result<Json<HostView>, ApiError> {
     let (ops, name) = (api.ops.clone(), host.clone());
-    run_to_completion(async move { ops.unblock_host(&name).await }).await?;
+    run_to_completion(async move { ops::hosts::unblock(&ops, &name).await }).await?;
     show(State(api), PathHost(host)).await
 }
 

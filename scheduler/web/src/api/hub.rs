@@ -5,6 +5,7 @@ use axum::extract::{Extension, FromRequest, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use common::config::HubAccess;
+use scheduler::ops;
 use scheduler::ops::hub::{HubRefusal, HubRequest, check_secret};
 use store::{ANONYMOUS, DeliveryFormat, IntentMode};
 
@@ -13,7 +14,7 @@ use super::change::run_to_completion;
 use super::pings;
 use crate::error::ApiError;
 use crate::state::{Api, State};
-use crate::visitors::Caller;
+use crate::visitors::Visitor;
 
 /// Bytes of a request.
 pub(super) const MAX_BYTES: usize = 16 * 1024;
@@ -47,7 +48,7 @@ impl Fields {
 pub(super) async fn request(
     State(api): State<Api>,
     Extension(who): Extension<Who>,
-    caller: Caller,
+    caller: Visitor,
     request: Request,
 ) -> Result<Response, ApiError> {
     let access = api.ops.config.delivery.hub;
@@ -71,7 +72,7 @@ pub(super) async fn request(
     let answered = match read(&fields, by) {
         Ok(wish) => {
             let ops = api.ops.clone();
-            run_to_completion(async move { Ok::<_, ApiError>(ops.hub_request(&wish).await) }).await?
+            run_to_completion(async move { Ok::<_, ApiError>(ops::hub::accept(&ops, &wish).await) }).await?
         }
         Err(refused) => Err(refused),
     };
@@ -116,7 +117,7 @@ fn read(fields: &Fields, by: String) -> Result<HubRequest, HubRefusal> {
 }
 
 /// Handles a publisher's announcement that feeds have something new: a ping.
-async fn published(api: &Api, caller: Caller, fields: &Fields) -> Result<Response, ApiError> {
+async fn published(api: &Api, caller: Visitor, fields: &Fields) -> Result<Response, ApiError> {
     if let Some(refusal) = pings::too_often(api, caller) {
         return Ok(refusal);
     }

@@ -14,7 +14,7 @@ use super::xml_rpc;
 use crate::error::ApiError;
 use crate::request::{Accepts, body_bytes, fields, media_type, object};
 use crate::state::{Api, State};
-use crate::visitors::Caller;
+use crate::visitors::Visitor;
 
 /// Bytes of a ping: a few addresses.
 pub(super) const MAX_BYTES: usize = 16 * 1024;
@@ -40,7 +40,7 @@ impl Accepts for PingBody {
 }
 
 /// `POST /ping`: in JSON, or as a form (`rssUrl`, `url`), which is answered as rssCloud does.
-pub(super) async fn ping(State(api): State<Api>, caller: Caller, request: Request) -> Result<Response, ApiError> {
+pub(super) async fn ping(State(api): State<Api>, caller: Visitor, request: Request) -> Result<Response, ApiError> {
     if let Some(refusal) = too_often(&api, caller) {
         return Ok(refusal);
     }
@@ -73,7 +73,7 @@ pub(super) async fn ping(State(api): State<Api>, caller: Caller, request: Reques
 }
 
 /// `POST /RPC2`: `weblogUpdates.ping`, `weblogUpdates.extendedPing` and `rssCloud.ping`.
-pub(super) async fn rpc(State(api): State<Api>, caller: Caller, request: Request) -> Result<Response, ApiError> {
+pub(super) async fn rpc(State(api): State<Api>, caller: Visitor, request: Request) -> Result<Response, ApiError> {
     if let Some(refusal) = too_often(&api, caller) {
         return Ok(refusal);
     }
@@ -117,7 +117,7 @@ fn xml(text: String) -> Response {
     ([(header::CONTENT_TYPE, "text/xml; charset=utf-8")], text).into_response()
 }
 
-pub(super) fn too_often(api: &Api, caller: Caller) -> Option<Response> {
+pub(super) fn too_often(api: &Api, caller: Visitor) -> Option<Response> {
     let most = api.ops.config.api.pings_per_minute;
     let wait = api.visitors.admit(caller, most, api.ops.clock.now()).err()?;
     let seconds = wait.as_secs().max(1);

@@ -22,6 +22,7 @@ use crate::error::ApiError;
 use crate::listing::named;
 use crate::request::{Accepts, Body, explained, fields};
 use crate::state::{Api, State};
+use scheduler::ops;
 use scheduler::wire::{List, RequeuedView};
 use store::requeues::MOST_REQUEUES;
 use store::{NewRequeue, Requeue, RequeueFilter};
@@ -138,7 +139,7 @@ async fn waits(api: &Api) -> Result<BTreeMap<HostKey, Timestamp>, ApiError> {
 async fn filter(api: &Api, body: FilterBody) -> Result<RequeueFilter, ApiError> {
     let hosts = match &body.host {
         None => Vec::new(),
-        Some(host) => api.ops.host_keys(&explained::<HostName>("host", host)?).await?,
+        Some(host) => ops::hosts::keys(&api.ops, &explained::<HostName>("host", host)?).await?,
     };
     let due_before = match body.overdue.map(std::time::Duration::try_from_secs_f64) {
         None => None,

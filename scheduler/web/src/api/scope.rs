@@ -1,20 +1,14 @@
 //! Tokens that are limited to labels: what such a caller may open, see and change.
 //!
 //! Two things hold them. Routes that are not listed here are refused, so that a new one shows nothing by accident. And the handlers of
-//! those that are listed work on an [`Api`] that knows its caller ([`State`](crate::state::State)): it finds, lists and changes only feeds
+//! those that are listed work on an [`Api`](crate::state::Api) that knows its caller ([`State`](crate::state::State)): it finds, lists and changes only feeds
 //! with one of the labels.
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::{Method, StatusCode};
-use common::feed::Feed;
-use common::labels::Marks;
-use common::url::FeedId;
-use scheduler::ops::AddFeed;
-use store::{FeedRef, Subscription};
 
 use crate::error::ApiError;
 use crate::session::Caller;
-use crate::state::Api;
 
 /// The routes that a token with labels may use.
 pub(crate) const OPEN: [&str; 52] = [
@@ -93,82 +87,7 @@ pub(crate) fn within_labels(caller: &Caller, request: &Request) -> Result<(), Ap
     Err(ApiError::new(StatusCode::FORBIDDEN, message).coded("token_limited"))
 }
 
-fn named(labels: &[String]) -> String {
+/// Returns labels as messages list them.
+pub(crate) fn named(labels: &[String]) -> String {
     labels.join(" or ")
-}
-
-impl Api {
-    /// Returns the labels that the caller is limited to; none: it sees everything.
-    pub(crate) fn labels(&self) -> &[String] {
-        &self.caller.labels
-    }
-
-    /// Returns whether the caller may see a feed with these labels.
-    pub(crate) fn shows(&self, marks: &Marks) -> bool {
-        !self.caller.is_limited() || self.labels().iter().any(|label| marks.labels.contains(label))
-    }
-
-    /// Returns the feed, if the caller may see it.
-    pub(crate) async fn find(&self, which: &FeedRef) -> Result<Option<Feed>, ApiError> {
-        Ok(self.ops.feed(which).await?.filter(|feed| self.shows(&feed.marks)))
-    }
-
-    /// 404 for a feed that the caller may not see, as for one that there is not.
-    pub(crate) async fn may_touch(&self, id: FeedId) -> Result<(), ApiError> {
-        if self.caller.is_limited() { self.feed(id).await.map(drop) } else { Ok(()) }
-    }
-
-    /// Returns whether the caller may see a subscription: one that gets nothing that the caller could not read.
-    pub(crate) fn owns(&self, subscription: &Subscription) -> bool {
-        let visible = &subscription.wish.filter.visible;
-        !self.caller.is_limited() || !visible.is_empty() && visible.iter().all(|label| self.labels().contains(label))
-    }
-
-    /// Returns the labels of a new feed. Without any of its own it gets the caller's.
-    pub(crate) fn labels_for_new(&self, wanted: Vec<String>) -> Result<Vec<String>, ApiError> {
-        if self.caller.is_limited() && wanted.is_empty() {
-            return Ok(self.labels().to_vec());
-        }
-        self.may_label(&[], &wanted)?;
-        Ok(wanted)
-    }
-
-    /// Refuses a change of labels that are not the caller's, and one that would leave none of these: the feed would be lost to it.
-    pub(crate) fn may_label(&self, before: &[String], after: &[String]) -> Result<(), ApiError> {
-        if !self.caller.is_limited() {
-            return Ok(());
-        }
-        let own = |label: &String| self.labels().contains(label);
-        let added = after.iter().filter(|label| !before.contains(label));
-        let mut changed = before.iter().filter(|label| !after.contains(label)).chain(added);
-        if changed.all(own) && after.iter().any(own) {
-            return Ok(());
-        }
-        let message = format!(
-            "this token may add and remove only the labels {}, and must leave a feed one of them",
-            named(self.labels())
-        );
-        Err(ApiError::new(StatusCode::FORBIDDEN, message).coded("token_limited"))
-    }
-
-    /// Refuses to add a URL that others have: it would change their feed, or show it.
-    pub(crate) async fn may_add(&self, feed: &AddFeed) -> Result<(), ApiError> {
-        if !self.caller.is_limited() || feed.login.is_some() {
-            return Ok(());
-        }
-        let known = self.ops.feed(&FeedRef::Url(feed.url.clone())).await?;
-        match known.filter(|known| !self.shows(&known.marks)) {
-            Some(_) => Err(self.of_others()),
-            None => Ok(()),
-        }
-    }
-
-    /// 409 for a URL that others have.
-    pub(crate) fn of_others(&self) -> ApiError {
-        let message = format!(
-            "this URL was added without the label {}, which this token is limited to; ask the operator to label it",
-            named(self.labels())
-        );
-        ApiError::new(StatusCode::CONFLICT, message).coded("feed_of_others")
-    }
 }

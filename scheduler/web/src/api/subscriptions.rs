@@ -9,6 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use common::webhook::{SignatureKind, WebhookSecret};
 use scheduler::delivery::view::SubscriptionView;
+use scheduler::ops;
 use scheduler::ops::subscriptions::{EditSubscription, From, SubscriptionError, WantedSecret};
 use scheduler::wire::List;
 use serde::Deserialize;
@@ -148,7 +149,7 @@ async fn readable(api: &Api, mut after: i64, limit: u32) -> Result<Vec<Subscript
 
 /// Returns the subscription, or 404, also for one that the caller may not see.
 async fn found(api: &Api, id: i64) -> Result<Subscription, ApiError> {
-    api.ops.subscription(id).await?.filter(|it| api.owns(it)).ok_or_else(|| unknown(id))
+    ops::subscriptions::find(&api.ops, id).await?.filter(|it| api.owns(it)).ok_or_else(|| unknown(id))
 }
 
 /// The parameters of the list.
@@ -192,7 +193,7 @@ pub(crate) async fn added(api: &Api, who: &Who, body: SubscriptionBody) -> Resul
     let from = from(body.after, body.since.as_deref())?.unwrap_or(From::Now);
     let ops = api.ops.clone();
     let by = who.0.to_string();
-    let added = async move { ops.add_subscription(wish, secret, from, &by).await.map_err(refused) };
+    let added = async move { ops::subscriptions::add(&ops, wish, secret, from, &by).await.map_err(refused) };
     let (added, secret) = run_to_completion(added).await?;
     Ok(SubscriptionView { secret: Some(secret.reveal()), ..view(api, added) })
 }
@@ -288,7 +289,7 @@ pub(crate) async fn deliveries(
 async fn edited(api: &Api, id: i64, edit: EditSubscription) -> Result<Json<SubscriptionView>, ApiError> {
     found(api, id).await?;
     let ops = api.ops.clone();
-    let edited = async move { ops.edit_subscription(id, &edit).await.map_err(refused) };
+    let edited = async move { ops::subscriptions::edit(&ops, id, &edit).await.map_err(refused) };
     let (changed, secret) = run_to_completion(edited).await?.ok_or_else(|| unknown(id))?;
     Ok(Json(SubscriptionView { secret: secret.map(|secret| secret.reveal()), ..view(api, changed) }))
 }

@@ -324,6 +324,24 @@ async fn with_tokens_the_api_is_closed_and_health_stays_open() {
 }
 
 #[tokio::test]
+async fn a_token_opens_what_its_role_allows() {
+    let tokens = [("look", "0123456789abcdef", ApiRole::Read), ("do", "fedcba9876543210", ApiRole::Write)];
+    let fleet = Fleet::with_tokens(tokens.map(|(name, token, role)| ApiToken::new(name, token, role)).to_vec()).await;
+    let status = async |method: &str, path: &str, shown: &str| {
+        let request = Request::builder().method(method).uri(path).header(header::HOST, "fleet.example");
+        let request = request.header(header::CONTENT_TYPE, "application/json").header(header::AUTHORIZATION, shown);
+        fleet.send(request.body(Body::empty()).unwrap()).await.status
+    };
+    assert_eq!(status("GET", "/api/v1/feeds", "Bearer 0123456789abcdef").await, 200);
+    assert_eq!(status("POST", "/api/v1/fleet/pause", "Bearer 0123456789abcdef").await, 403);
+    assert_eq!(status("POST", "/api/v1/fleet/pause", "bearer fedcba9876543210").await, 200);
+    let password = "Basic YW55Ym9keTowMTIzNDU2Nzg5YWJjZGVm";
+    for wrong in ["Bearer 0123456789abcde", "Bearer ", "", "Basic 0123456789abcdef", password, "0123456789abcdef"] {
+        assert_eq!(status("GET", "/api/v1/feeds", wrong).await, 401, "{wrong}");
+    }
+}
+
+#[tokio::test]
 async fn a_caller_that_never_finishes_does_not_hold_up_the_end() {
     let fleet = Fleet::new().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::limits::{Limits, RESERVED};
 use super::watched::Activity;
-use crate::visitors::Caller;
+use crate::visitors::Visitor;
 
 /// The connections that are open.
 #[derive(Debug)]
@@ -21,12 +21,12 @@ pub(super) struct Admission {
 struct Open {
     last: u64,
     connections: BTreeMap<u64, Connection>,
-    addresses: HashMap<Caller, usize>,
+    addresses: HashMap<Visitor, usize>,
 }
 
 #[derive(Debug)]
 struct Connection {
-    caller: Caller,
+    caller: Visitor,
     activity: Arc<Activity>,
     gave_way: CancellationToken,
 }
@@ -52,7 +52,7 @@ impl Admission {
 
     /// Admits a connection, if need be in place of one that only waits; `None`: it must be closed.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Admitted> {
-        let caller = Caller::of(address);
+        let caller = Visitor::of(address);
         let mut open = self.open();
         if !self.limits.proxies.stands_for_many(address) {
             let of_caller = open.addresses.get(&caller).copied().unwrap_or(0);
@@ -81,7 +81,7 @@ impl Admission {
 
 impl Open {
     /// Closes the connection that has waited longest, of this caller or of any; false when all are busy.
-    fn make_room(&mut self, of: Option<Caller>) -> bool {
+    fn make_room(&mut self, of: Option<Visitor>) -> bool {
         let candidates = self.connections.iter().filter(|(_, connection)| of.is_none_or(|of| of == connection.caller));
         let waiting =
             candidates.filter_map(|(number, connection)| Some((connection.activity.waiting_since()?, *number)));

@@ -10,6 +10,7 @@ use common::time::Timestamp;
 
 use crate::error::ApiError;
 use crate::state::Api;
+use scheduler::ops;
 use scheduler::ops::hosts::HostState;
 use store::{HostQuery, Page};
 
@@ -105,7 +106,7 @@ async fn known(
             return Ok(ranked.get((number * (limit + 1)).saturating_sub(1)).cloned());
         }
         let hosts: Vec<HostKey> = part.iter().map(|(_, host)| host.clone()).collect();
-        for state in api.ops.hosts_among(&hosts).await? {
+        for state in ops::hosts::among(&api.ops, &hosts).await? {
             let is_known = state.row.feeds > 0
                 || state.row.hold_until.is_some()
                 || state.row.blocked_until.is_some()
@@ -134,7 +135,7 @@ async fn others(
         }
         let rows = u32::try_from(limit + 1).unwrap_or(u32::MAX);
         let query = HostQuery::all(after, rows).turned(reversed);
-        let page = api.ops.hosts(&query).await?;
+        let page = ops::hosts::page(&api.ops, &query).await?;
         last = page.items.last().map(|state| (0, state.row.host.clone())).or(last);
         let others = page.items.into_iter().filter(|state| !apart.contains(&state.row.host));
         found.extend(others.map(|state| ((0, state.row.host.clone()), state)));

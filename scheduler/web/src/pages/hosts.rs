@@ -24,6 +24,7 @@ use crate::error::ApiError;
 use crate::listing::named;
 use crate::request::{Body, Params, explained, fields};
 use crate::state::{Api, State};
+use scheduler::ops;
 use scheduler::ops::hosts::HostState;
 use scheduler::wire::HostView;
 use store::{HostQuery, Page};
@@ -112,8 +113,8 @@ pub(super) async fn list(
     let reversed = is_reversed(params.order.as_deref(), falls)?;
     let (after, limit) = (params.after.clone(), USUAL as usize);
     let page = match sort {
-        Order::Host => api.ops.hosts(&HostQuery::all(after, USUAL).turned(reversed)).await?,
-        Order::Feeds => api.ops.hosts(&HostQuery::by_feeds(after, USUAL).turned(reversed)).await?,
+        Order::Host => ops::hosts::page(&api.ops, &HostQuery::all(after, USUAL).turned(reversed)).await?,
+        Order::Feeds => ops::hosts::page(&api.ops, &HostQuery::by_feeds(after, USUAL).turned(reversed)).await?,
         Order::Pace => host_order::page(&api, host_order::by_pace(&api), (after, reversed), limit).await?,
         Order::State => {
             let ranked = host_order::by_state(&api, frame.now).await?;
@@ -157,7 +158,7 @@ async fn troubled(api: &Api, now: Timestamp) -> Result<(Vec<Row>, usize), ApiErr
     let more = hosts.len().saturating_sub(TROUBLED);
     let mut rows = Vec::new();
     for host in hosts.into_iter().take(TROUBLED) {
-        rows.push(row(api.ops.host(&HostName::Key(host)).await?, now));
+        rows.push(row(ops::hosts::state_of(&api.ops, &HostName::Key(host)).await?, now));
     }
     Ok((rows, more))
 }
@@ -226,7 +227,7 @@ pub(super) async fn page(
     Params(params): Params<HostParams>,
 ) -> Result<Response, ApiError> {
     let name: HostName = explained("host", &host)?;
-    let view = HostView::of(api.ops.host(&name).await?);
+    let view = HostView::of(ops::hosts::state_of(&api.ops, &name).await?);
     let done = match params.done.as_deref() {
         Some("block") => "It is blocked: no request is sent to it until the block ends.",
         Some("unblock") => "It is not blocked any more.",
@@ -315,7 +316,7 @@ pub(super) async fn set_rule(
     sent: Fields,
 ) -> Result<Response, ApiError> {
     let name: HostName = explained("host", &host)?;
-    let before = HostView::of(api.ops.host(&name).await?).rule.unwrap_or_default();
+    let before = HostView::of(ops::hosts::state_of(&api.ops, &name).await?).rule.unwrap_or_default();
     let is_own = before.get("match").and_then(Value::as_str).is_some_and(|domain| domain == name.name());
     let mut rule = if is_own { before } else { serde_json::Map::new() };
     rule.remove("source");

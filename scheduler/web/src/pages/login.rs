@@ -16,9 +16,9 @@ use super::live::Live;
 use super::words;
 use crate::error::ApiError;
 use crate::request::Params;
-use crate::session::Caller as LoggedIn;
+use crate::session::Caller;
 use crate::state::{Api, State};
-use crate::visitors::Caller;
+use crate::visitors::Visitor;
 
 /// Attempts of one address in a minute: nobody mistypes a token as often, and nobody guesses one of sixteen signs.
 const ATTEMPTS: u32 = 20;
@@ -64,7 +64,7 @@ fn form(api: &Api, frame: Frame, next: &str, wrong: Option<String>) -> Result<Re
 pub(super) async fn log_in(
     State(api): State<Api>,
     frame: Frame,
-    visitor: Caller,
+    visitor: Visitor,
     fields: Fields,
 ) -> Result<Response, ApiError> {
     let next = fields.get("next").unwrap_or_default();
@@ -82,7 +82,7 @@ pub(super) async fn log_in(
     let cookie = api.sessions.begin(&token, frame.now);
     response.headers_mut().extend(cookie.map(|cookie| (header::SET_COOKIE, cookie)));
     // For the audit: who it turned out to be.
-    response.extensions_mut().insert(LoggedIn::logged_in(&token));
+    response.extensions_mut().insert(Caller::logged_in(&token));
     Ok(response)
 }
 

@@ -6,6 +6,7 @@ use common::entry::Entry;
 use common::host::{HostKey, HostRule};
 use common::host_name::HostName;
 use common::live_rules;
+use scheduler::ops;
 use serde_json::json;
 
 use super::tests::{leads_to, page};
@@ -67,7 +68,9 @@ async fn hosts_and_subscriptions_lead_back_page_by_page() {
         let sent = fleet.call("POST", "/api/v1/subscriptions", &[("content-type", "application/json")], &target).await;
         assert_eq!(sent.0, 201, "{}", sent.2);
     }
-    fleet.ops.block_host(&HostName::Key(HostKey::new("h150.example:443")), Duration::from_secs(3600)).await.unwrap();
+    ops::hosts::block(&fleet.ops, &HostName::Key(HostKey::new("h150.example:443")), Duration::from_secs(3600))
+        .await
+        .unwrap();
     for path in [
         "/hosts",
         "/hosts?order=desc",
@@ -128,9 +131,11 @@ async fn hosts_and_subscriptions_are_sorted_by_column() {
     let slow = HostRule { gap: Some(Duration::from_secs(60)), ..host_rule("c.example") };
     let fast = HostRule { gap: Some(Duration::from_millis(1)), ..host_rule("a.example") };
     for rule in [slow, fast] {
-        fleet.ops.set_host_rule(&rule).await.unwrap();
+        ops::hosts::set_rule(&fleet.ops, &rule).await.unwrap();
     }
-    fleet.ops.block_host(&HostName::Key(HostKey::new("b.example:443")), Duration::from_secs(60)).await.unwrap();
+    ops::hosts::block(&fleet.ops, &HostName::Key(HostKey::new("b.example:443")), Duration::from_secs(60))
+        .await
+        .unwrap();
     let heads = ["sort=host", "sort=feeds", "sort=pace", "sort=state"];
     for (path, expected) in [
         ("/hosts?order=desc", "cba"),

@@ -19,7 +19,7 @@ use super::words::{self, Moment};
 use crate::error::ApiError;
 use crate::request::Params;
 use crate::state::{Api, State};
-use crate::visitors::Caller;
+use crate::visitors::Visitor;
 use store::{FeedRef, HistoryEntry};
 
 /// Polls that are shown.
@@ -63,7 +63,7 @@ struct Found {
 pub(super) async fn page(
     State(api): State<Api>,
     frame: Frame,
-    caller: Caller,
+    caller: Visitor,
     headers: HeaderMap,
     params: Result<Params<StatusParams>, ApiError>,
 ) -> Result<Response, ApiError> {

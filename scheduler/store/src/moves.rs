@@ -1,0 +1,74 @@
+//! Feeds that turn out to be elsewhere, and back.
+
+use common::host::HostKey;
+use common::policy::{Category, PollState};
+use common::url::{FeedId, FeedUrl};
+
+/// Where a feed turns out to be.
+#[derive(Clone, Debug)]
+pub struct Move {
+    /// Its new URL.
+    pub url: FeedUrl,
+    /// What requests to it are charged to.
+    pub host: HostKey,
+    /// The category that the feed has there.
+    pub category: Category,
+    /// What else the page announces that the feed is taken from.
+    pub others: Vec<FeedUrl>,
+    /// It is the same document under another URL: all that is known of it stays, and it is due as before. Otherwise it starts
+    /// from scratch.
+    pub same: bool,
+}
+
+/// How a move is taken back.
+#[derive(Clone, Debug)]
+pub struct Unmove {
+    /// What requests to the old URL are charged to.
+    pub host: HostKey,
+    /// The category that the feed has there.
+    pub category: Category,
+    /// What is to be remembered of the feed.
+    pub state: PollState,
+}
+
+/// The outcome of an [`Unmove`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmoved {
+    /// Another version, or it never moved: nothing changed.
+    Stale,
+    /// Another feed has the old URL: nothing changed.
+    Taken(FeedId),
+    /// It has its old URL again and is due as before.
+    Back,
+    /// It is no longer merged into that one, which returns its readers; it is due at once.
+    Apart(FeedId),
+}
+
+/// The maximum number of other feeds of a page that are kept, and the maximum length of their URLs.
+const OTHERS: usize = 5;
+const LONGEST_OTHER: usize = 500;
+
+impl Move {
+    /// Returns the page's other feeds as they are stored; none are NULL.
+    pub(crate) fn packed_others(&self) -> Option<String> {
+        let urls = self.others.iter().map(FeedUrl::as_str).filter(|url| url.len() <= LONGEST_OTHER);
+        let others: Vec<&str> = urls.take(OTHERS).collect();
+        if others.is_empty() { None } else { serde_json::to_string(&others).ok() }
+    }
+
+    /// Credentials are sealed for an origin: a feed that has some (their name is not empty) does not leave it.
+    pub(crate) fn is_allowed(&self, from: &str, credentials: &[u8]) -> bool {
+        credentials.is_empty() || from.parse().is_ok_and(|from| self.url.has_origin_of(&from))
+    }
+}
+
+/// The outcome of a [`Move`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// Another version, not live, or not to be moved there: nothing changed.
+    Stale,
+    /// The feed has the new URL; it is due at once if it starts from scratch.
+    Here,
+    /// Another feed has that URL: this one is merged into it, and its readers are added there.
+    Into(FeedId),
+}

@@ -1,0 +1,45 @@
+//! A fetch in progress: what its steps know and note.
+
+use std::time::Duration;
+
+use common::host::HostKey;
+use common::job::FetchJob;
+use common::report::Outcome;
+use common::time::Timestamp;
+use tokio::time::Instant;
+
+use super::fetched::{Fetched, Hops};
+use super::shared::Shared;
+use crate::body::BodySlot;
+use crate::document::Answer;
+use crate::redirect::Chain;
+use crate::trace::Exchange;
+
+/// One fetch in progress.
+pub(super) struct Fetch<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) job: &'a FetchJob,
+    pub(super) hops: &'a Hops<'a>,
+    pub(super) started: Instant,
+    pub(super) deadline: Instant,
+    pub(super) chain: Chain,
+    /// When the chain was interrupted first, by an earlier fetch.
+    pub(super) interrupted: Option<Timestamp>,
+    pub(super) fetched: Fetched,
+    pub(super) trace: Option<&'a mut Vec<Exchange>>,
+    /// The last body was a page that announces no feed.
+    pub(super) is_bare_page: bool,
+    /// How long a hop may wait for its host.
+    pub(super) patience: Duration,
+    /// The host that is searched for a feed: no other host gets a request meanwhile.
+    pub(super) search: Option<HostKey>,
+}
+
+/// The outcome of one hop.
+pub(super) enum Step {
+    Ended(Outcome),
+    Redirected,
+    /// The same URL once more.
+    Again,
+    Body(Box<Answer>, Option<BodySlot>),
+}
