@@ -116,7 +116,7 @@ impl Results {
         self.host_reports().hear(&reports, &feeds, now).await?;
         for mut report in reports {
             let Some(feed) = feeds.get(&report.feed) else { continue };
-            if report.version != feed.version {
+            if report.version != feed.version || self.condition.proofs.is_of_lost_history(feed, &report) {
                 self.metrics.stale_reports.inc();
                 proven.extend(self.proven_request(feed, &report));
                 continue;
