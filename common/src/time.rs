@@ -175,6 +175,26 @@ impl Clock for SystemClock {
     }
 }
 
+/// A clock that continues from a time that was right, by the monotonic clock: setting the machine's clock does not move it.
+#[derive(Clone, Copy, Debug)]
+pub struct SteadyClock {
+    from: Timestamp,
+    since: Instant,
+}
+
+impl SteadyClock {
+    /// Creates a clock that shows `now`, and runs from here on.
+    pub fn starting_at(now: Timestamp) -> Self {
+        SteadyClock { from: now, since: Instant::now() }
+    }
+}
+
+impl Clock for SteadyClock {
+    fn now(&self) -> Timestamp {
+        self.from.after(self.since.elapsed())
+    }
+}
+
 /// A clock that only moves when a test moves it.
 #[derive(Debug)]
 pub struct ManualClock(std::sync::atomic::AtomicI64);

@@ -20,7 +20,7 @@ use common::policy::first_hold;
 use common::push::PushedBody;
 use common::report::{FetchReport, Outcome};
 use common::secrets::{Keyring, Login, SecretError};
-use common::time::{Clock, ClockWatch, Timestamp};
+use common::time::{Clock, ClockWatch, SteadyClock, Timestamp};
 use tokio::time::Instant;
 
 use crate::fetch::{FetchFeed, Fetched, Hops};
@@ -111,6 +111,8 @@ impl Poller {
             return Ok(self.read_pushed(job, pushed).await);
         }
         let started = self.watch.agree(&*self.clock, self.gate.check(&*self.clock)).await?;
+        // A clock that is set during the fetch would shorten a hold, or let the fetch outlive its permit.
+        let clock = SteadyClock::starting_at(started);
         if started > job.expires {
             return Ok(self.expired(job, started).await);
         }
@@ -148,7 +150,7 @@ impl Poller {
         };
         match acquired {
             // Only now does the fetch begin: the way to the gate may have been long.
-            Acquired::Granted(permit) => Ok(self.fetch(job, login.as_ref(), permit, self.clock.now(), deadline).await),
+            Acquired::Granted(permit) => Ok(self.fetch(job, login.as_ref(), permit, &clock, deadline).await),
             Acquired::Reported => Ok(Polled::Nothing),
             Acquired::Suspect(needed) => Ok(Polled::Suspect(needed)),
             Acquired::NotNow { until } => report(Outcome::Deferred { until }, None),
@@ -214,13 +216,14 @@ impl Poller {
         job: &FetchJob,
         login: Option<&Login>,
         permit: Permit,
-        started: Timestamp,
+        clock: &SteadyClock,
         deadline: Timestamp,
     ) -> Polled {
+        let started = clock.now();
         // One snapshot for the whole fetch.
         let rules = self.rules.get();
         let limits = rules.limits_of(&job.host);
-        let (gate, clock) = (&*self.gate, &*self.clock);
+        let gate = &*self.gate;
         // A fetch that waited for a host here would delay other fetches, and other requests to its own host.
         let patience = Duration::ZERO;
         let hops = Hops { gate, rules: &rules, clock, permit: &permit, deadline, login, patience };
@@ -232,7 +235,7 @@ impl Poller {
         let mut hold = None;
         let rest = fetched.outcome.rest().or_else(|| fetched.limited_until.map(Some));
         if let Some(until) = rest {
-            // As the report says it, whatever happens to the clock meanwhile.
+            // As the report says it.
             let now = started.after(fetched.duration);
             let host = fetched.last_host.as_ref().unwrap_or(&job.host);
             let asked = (host.clone(), first_hold(until, now, self.rules.throttled()));
@@ -308,5 +311,65 @@ pub fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchRepo
         mac: job.mac.clone(),
         // an actor's posts are found from the page itself
         announced: fetched.announced.into_iter().filter(|feed| !feed.is_actor()).map(|feed| feed.url).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use common::host_gate::memory::MemoryGate;
+    use common::host_gate::{GateUpkeep, LoadMark, Reservation, ReserveRequest};
+    use common::time::ManualClock;
+
+    use super::*;
+
+    const REST: Duration = Duration::from_secs(60);
+
+    /// A host that throttles, and whose answer takes so long that the worker's clock is set meanwhile.
+    struct SetsClock(Arc<ManualClock>);
+
+    #[async_trait]
+    impl FetchFeed for SetsClock {
+        async fn fetch(&self, job: &FetchJob, hops: &Hops<'_>) -> Fetched {
+            self.0.advance(Duration::from_secs(3600));
+            let throttled = Outcome::Throttled { retry_after: Some(hops.clock.now().after(REST)) };
+            Fetched { last_host: Some(job.host.clone()), ..Fetched::unasked(throttled) }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_hold_is_as_long_as_the_server_said_although_the_clock_is_set_during_the_fetch() {
+        let begun = Timestamp::from_millis(1_790_000_000_000);
+        let clock = Arc::new(ManualClock::new(begun));
+        let config = Arc::new(common::config::defaults());
+        let gate = Arc::new(MemoryGate::new(Timestamp::EPOCH));
+        gate.open(&LoadMark(String::new()), begun).await.unwrap();
+        let poller = Poller {
+            fetcher: Box::new(SetsClock(Arc::clone(&clock))),
+            gate: Arc::clone(&gate) as Arc<dyn HostGate>,
+            rules: Arc::new(LiveRules::new(&config)),
+            config,
+            clock,
+            metrics: Arc::new(Metrics::new()),
+            secrets: Arc::default(),
+            watch: ClockWatch::default(),
+            nonces: Nonces::default(),
+        };
+        let job = common::queue::conformance::job(1);
+        let expires = begun.after(REST);
+        let request =
+            ReserveRequest { host: job.host.clone(), limits: poller.rules.get().limits_of(&job.host), expires };
+        let reserved = gate.reserve(std::slice::from_ref(&request), begun).await.unwrap().remove(0);
+        let Reservation::Ticket(ticket) = reserved else { panic!("{reserved:?}") };
+        let polled = poller.poll(&FetchJob { ticket, expires, ..job }, Isolation::None).await.unwrap();
+
+        let Polled::Report(report, Some(_)) = polled else { panic!("{polled:?}") };
+        let Outcome::Throttled { retry_after: Some(reported) } = report.outcome else { panic!("{report:?}") };
+        let reserved = gate.reserve(&[request], begun).await.unwrap().remove(0);
+        let Reservation::Refused { until: held } = reserved else { panic!("{reserved:?}") };
+        for until in [reported, held] {
+            let rest = until.since(begun);
+            assert!(REST <= rest && rest < REST * 2, "{rest:?}");
+        }
     }
 }

@@ -26,9 +26,10 @@ use worker::poll::Poller;
 use worker::run::Worker;
 
 use crate::blocking;
+use crate::events::Announced;
 use crate::gate::Gate;
 use crate::judge::Happened;
-use crate::life::{Kind, Life, Server};
+use crate::life::{Kind, Life, Server, SimulatedClock};
 use crate::line::Line;
 use crate::origin::{FeedScript, Fetching, HostScript};
 use crate::queue::SeenQueue;
@@ -46,7 +47,6 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 pub(crate) struct Process {
     pub(crate) life: Arc<Life>,
     pub(crate) scheduler: Option<Arc<Scheduler>>,
-    clock: Arc<dyn Clock>,
     task: AbortHandle,
     /// No more is begun.
     quiet: CancellationToken,
@@ -71,11 +71,11 @@ struct SeenExchange(Line);
 #[async_trait]
 impl Announce for SeenExchange {
     async fn publish(&mut self, messages: &[Announcement]) -> Published {
-        let (world, ids) = (Arc::clone(&self.0.world), messages.iter().map(|message| message.id.clone()));
-        let ids: Vec<String> = ids.collect();
+        let world = Arc::clone(&self.0.world);
+        let events: Vec<Announced> = messages.iter().map(Announced::of).collect();
         let publish = move || {
             let lost = world.is_sabotaged(Sabotage::Deaf);
-            world.judge().announced.extend(ids.into_iter().skip(usize::from(lost)));
+            world.judge().announced.extend(events.into_iter().skip(usize::from(lost)));
             Ok(())
         };
         let lost = || QueueError::backend("be used by this process", "no answer");
@@ -111,7 +111,7 @@ impl Fleet {
                 by_hand: false,
                 hub: false,
             };
-            let store = &world.store.store;
+            let store = world.store.current();
             let id = blocking::run(store.add_feeds(&[new], begun)).expect("added")[0].id;
             let added = blocking::run(store.feed(&store::FeedRef::Id(id))).expect("read").expect("it is there");
             let script = script(number);
@@ -129,9 +129,9 @@ impl Fleet {
     /// Starts a process, with this error of its clock in milliseconds.
     pub(crate) fn start(&mut self, kind: Kind, place: usize, ahead: i64) {
         self.lives += 1;
-        let life = Life::new(kind, place, self.lives);
+        let life = Life::new(kind, place, self.lives, self.world.clock(ahead));
         self.note(format!("{life} starts, its clock {ahead} ms off"));
-        let clock: Arc<dyn Clock> = Arc::new(self.world.clock(ahead));
+        let clock: Arc<dyn Clock> = Arc::new(life.clock.clone());
         let process = match kind {
             Kind::Scheduler => self.scheduler(life, clock),
             Kind::Worker => self.worker(life, clock),
@@ -144,7 +144,7 @@ impl Fleet {
     }
 
     fn gate(&self, life: &Arc<Life>) -> Arc<dyn HostGate> {
-        Arc::new(Gate { line: self.line(life, Server::Gate), server: Arc::clone(&self.world.gate) })
+        Arc::new(Gate::new(self.line(life, Server::Gate), Arc::clone(&self.world.gate)))
     }
 
     fn jobs(&self, life: &Arc<Life>) -> Arc<dyn Queue<FetchJob>> {
@@ -165,7 +165,7 @@ impl Fleet {
         let names = ["publish reports", "receive reports", "ack reports", "depth of reports"];
         let published = |world: &World, reports: &[FetchReport]| {
             let throttled = reports.iter().filter(|report| report.outcome.rest().is_some());
-            throttled.for_each(|report| world.judge().hold_is_known(report.answering_host()));
+            throttled.for_each(|report| world.judge().hold_is_reported(report.answering_host()));
             reports.iter().for_each(|report| world.judge().shown(report.feed));
             let undone = world.undone();
             let is_dropped = |report: &&FetchReport| {
@@ -219,7 +219,7 @@ impl Fleet {
                 world.judge().accuse(Rule::Ended, world.now(), &format!("{living} ended: {error}"));
             }
         });
-        Process { life, scheduler: Some(scheduler), clock, task: task.abort_handle(), quiet }
+        Process { life, scheduler: Some(scheduler), task: task.abort_handle(), quiet }
     }
 
     /// The same with random numbers that follow from the seed.
@@ -262,11 +262,7 @@ impl Fleet {
                 world.judge().accuse(Rule::Ended, world.now(), &format!("{living} ended: {error}"));
             }
         });
-        Process { life, scheduler: None, clock, task: task.abort_handle(), quiet }
-    }
-
-    fn ahead(&self, process: &Process) -> i64 {
-        process.clock.now().millis() - self.world.now().millis()
+        Process { life, scheduler: None, task: task.abort_handle(), quiet }
     }
 
     /// Kills a process; it is started again a little later.
@@ -290,7 +286,7 @@ impl Fleet {
 
     fn bury(&mut self, process: &Process) {
         process.task.abort();
-        let again = (Instant::now() + RESTART, process.life.kind, process.life.place, self.ahead(process));
+        let again = (Instant::now() + RESTART, process.life.kind, process.life.place, process.life.clock.ahead());
         self.awaited.push(again);
     }
 
@@ -300,7 +296,7 @@ impl Fleet {
         self.note(format!("{} is stopped in order", process.life));
         process.quiet.cancel();
         let grace = self.world.config.fetch.timeout * 5;
-        let again = (Instant::now() + grace, process.life.kind, process.life.place, self.ahead(&process));
+        let again = (Instant::now() + grace, process.life.kind, process.life.place, process.life.clock.ahead());
         self.awaited.push(again);
         let (world, life, task) = (Arc::clone(&self.world), process.life, process.task);
         // As `terminationGracePeriodSeconds` does.
@@ -353,6 +349,22 @@ impl Fleet {
             self.note(format!("{} says that it is stuck", self.processes[index].life));
             self.kill(index);
         }
+    }
+
+    /// Sets the clock of a process.
+    pub(crate) fn set_clock(&self, index: usize, ahead: i64) {
+        let life = &self.processes[index].life;
+        self.note(format!("the clock of {life} is set: {ahead} ms off, {} ms before", life.clock.ahead()));
+        life.clock.set(ahead);
+    }
+
+    /// Sets the clocks right that are off beyond what is tolerated.
+    pub(crate) fn synchronise(&mut self) {
+        let is_off = |ahead: i64| ahead.abs() > SimulatedClock::TOLERATED;
+        (0..self.processes.len())
+            .filter(|index| is_off(self.processes[*index].life.clock.ahead()))
+            .for_each(|index| self.set_clock(index, 0));
+        self.awaited.iter_mut().filter(|(.., ahead)| is_off(*ahead)).for_each(|(.., ahead)| *ahead = 0);
     }
 
     /// A person requests a poll of a feed.

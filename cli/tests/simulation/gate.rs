@@ -1,12 +1,14 @@
 //! The host gate of a simulated fleet: the transitions of the embedded one behind the marks of the one in Redis, by the
 //! server's own clock.
 
-use std::sync::{Arc, Mutex};
+mod server;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use common::host::{HostKey, HostLimits};
-use common::host_gate::state::GateState;
 use common::host_gate::{
     AcquireRequest, Acquired, ExtraRequest, GateError, GateUpkeep, HostGate, LoadMark, Permit, Release, Reservation,
     ReserveRequest, Ticket,
@@ -17,47 +19,16 @@ use crate::life::{Kind, Server};
 use crate::line::Line;
 use crate::world::Sabotage;
 
-/// The server.
-pub(crate) struct GateServer(Mutex<Memory>);
+use server::Memory;
 
-struct Memory {
-    state: GateState,
-    rules: Option<String>,
-    /// How often its memory was lost: a loading of an earlier time opens nothing.
-    losses: u64,
-    /// Nothing opens it before: requests from before the loss may be out.
-    opens: Timestamp,
-    copy: Option<GateState>,
-}
-
-impl GateServer {
-    pub(crate) fn new() -> Self {
-        let state = GateState::new(Timestamp::EPOCH);
-        GateServer(Mutex::new(Memory { state, rules: None, losses: 0, opens: Timestamp::EPOCH, copy: None }))
-    }
-
-    /// Keeps a copy of what it knows.
-    pub(crate) fn copy(&self) {
-        let mut memory = common::lock(&self.0);
-        memory.copy = Some(memory.state.clone());
-    }
-
-    /// Loses its memory: it is empty, or what the last copy has.
-    pub(crate) fn lose(&self, restored: bool, now: Timestamp, deadline: Duration) {
-        let mut memory = common::lock(&self.0);
-        let last_number = memory.state.last_number;
-        let mut state = memory.copy.clone().filter(|_| restored).unwrap_or_else(|| GateState::new(now));
-        // Tickets issued before the loss are useless after it.
-        (state.born, state.open, state.last_number) = (now, false, last_number);
-        memory.state = state;
-        (memory.rules, memory.losses, memory.opens) = (None, memory.losses + 1, now.after(deadline));
-    }
-}
+pub(crate) use server::GateServer;
 
 /// The gate as one process sees it.
 pub(crate) struct Gate {
     pub(crate) line: Line,
     pub(crate) server: Arc<GateServer>,
+    /// The newest generation of the gate that this process has seen.
+    seen: Arc<AtomicI64>,
 }
 
 fn lost() -> GateError {
@@ -65,13 +36,44 @@ fn lost() -> GateError {
 }
 
 impl Gate {
+    pub(crate) fn new(line: Line, server: Arc<GateServer>) -> Self {
+        Gate { line, server, seen: Arc::default() }
+    }
+
+    /// Makes a call of a process that knows what it has seen.
     async fn call<T: Send + 'static>(
         &self,
         name: &'static str,
         run: impl FnOnce(&mut Memory, Timestamp) -> T + Send + 'static,
     ) -> Result<T, GateError> {
-        let (server, world) = (Arc::clone(&self.server), Arc::clone(&self.line.world));
-        self.line.call(name, lost, move || Ok(run(&mut common::lock(&server.0), world.now()))).await
+        self.call_seeing(name, |memory, _, now| run(memory, now)).await
+    }
+
+    /// The same, of a call that uses the newest generation that the process has seen.
+    async fn call_seeing<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        run: impl FnOnce(&mut Memory, i64, Timestamp) -> T + Send + 'static,
+    ) -> Result<T, GateError> {
+        let (server, world, seen) = (Arc::clone(&self.server), Arc::clone(&self.line.world), self.seen());
+        let term = server.term();
+        let keeps_old_mark = world.is_sabotaged(Sabotage::KeepsOldMark);
+        let call = move |memory: &mut Memory| {
+            memory.look(seen, keeps_old_mark);
+            run(memory, seen, world.now())
+        };
+        self.line.call(name, lost, move || server.call(term, call).ok_or_else(lost)).await
+    }
+
+    fn seen(&self) -> i64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    /// Remembers a generation: an older one counts as lost from here on.
+    fn note_generation(&self, generation: i64) {
+        if !self.line.world.is_sabotaged(Sabotage::NoGenerations) {
+            self.seen.fetch_max(generation, Ordering::Relaxed);
+        }
     }
 
     /// Returns a host's limits as this gate has them.
@@ -189,31 +191,44 @@ impl GateUpkeep for Gate {
     }
 
     async fn begin_loading(&self, _: Timestamp) -> Result<Option<LoadMark>, GateError> {
-        let begin = |memory: &mut Memory, now: Timestamp| {
-            (!memory.state.open).then(|| LoadMark(format!("{} {}", memory.losses, now.millis())))
-        };
-        self.call("begin_loading", begin).await
+        let deadline = self.line.world.config.fetch.deadline();
+        let begin = move |memory: &mut Memory, seen, now| memory.begin_loading(seen, deadline, now);
+        let (mark, generation) = self.call_seeing("begin_loading", begin).await?;
+        if mark.is_none() || !self.line.world.is_sabotaged(Sabotage::ForgetsLoadings) {
+            self.note_generation(generation);
+        }
+        Ok(mark)
     }
 
     async fn open(&self, mark: &LoadMark, _: Timestamp) -> Result<bool, GateError> {
-        let mark = mark.0.clone();
+        let (mark, world) = (mark.clone(), Arc::clone(&self.line.world));
         let open = move |memory: &mut Memory, _: Timestamp| {
-            let (losses, begun) = mark.split_once(' ').expect("a mark of begin_loading");
-            let fits = losses.parse() == Ok(memory.losses)
-                && begun.parse().is_ok_and(|begun: i64| begun >= memory.opens.millis());
-            memory.state.open |= fits;
-            fits
+            let opened = memory.open(&mark);
+            if opened.is_some() {
+                world.judge().gate_opened();
+            }
+            opened
         };
-        self.call("open", open).await
+        let opened = self.call("open", open).await?;
+        if let Some(generation) = opened {
+            self.note_generation(generation);
+        }
+        Ok(opened.is_some())
     }
 
     async fn open_new(&self, _: Timestamp) -> Result<(), GateError> {
-        self.call("open_new", |memory, _| (memory.state.open, memory.state.born) = (true, Timestamp::EPOCH)).await
+        let opened = self.call_seeing("open_new", |memory, seen, now| memory.open_new(seen, now)).await?;
+        self.note_generation(opened);
+        Ok(())
     }
 
     async fn check(&self, clock: &dyn Clock) -> Result<(), GateError> {
         let before = clock.now();
-        let theirs = self.call("check", |_, now| now).await?;
+        let (theirs, generation) = self.call("check", |memory, now| (now, memory.last_generation())).await?;
+        self.note_generation(generation);
+        if self.line.world.is_sabotaged(Sabotage::AnyClock) {
+            return Ok(());
+        }
         // It read its clock somewhere between the question and the answer.
         clocks_agree(theirs.clamp(before, clock.now().max(before)), theirs)
             .map_err(|error| GateError::Backend { action: "be used by this clock", source: error.into() })

@@ -15,12 +15,20 @@ use common::url::FeedId;
 use scheduler::schedule::Claim;
 use store::{Applied, Placement, Verdict};
 
+use crate::events::Announced;
+use crate::holds::Hold;
 use crate::life::Life;
 use crate::line::{Call, Fate};
+use crate::origin::unchanged_since;
 use crate::rules::{Counts, Rule};
 
 /// Lines of history that are kept.
 const KEPT: usize = 20_000;
+/// How long after its clock went wrong a worker may request feeds: it compares it with a server's once a second, and then makes one
+/// call and connects.
+const REQUESTS_END: Duration = Duration::from_secs(7);
+/// The same of a scheduler that settles reports, with several calls.
+const SETTLING_ENDS: Duration = Duration::from_secs(20);
 
 /// Something that happened.
 #[derive(Clone, Debug, Hash)]
@@ -53,21 +61,12 @@ struct Host {
     flights: BTreeSet<u64>,
 }
 
-/// The wait that a host requested of a worker.
-#[derive(Debug)]
-struct Hold {
-    flight: u64,
-    until: Timestamp,
-    /// The gate knows of it, or a report carries it: it no longer depends on that worker's life.
-    known: bool,
-}
-
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Feed {
     version: i64,
     due: Option<Timestamp>,
     deadly: bool,
-    /// Its last request, whether that was cut, and whether a poll was requested since.
+    /// When the fetch of its last request began, that request, and whether a poll was requested since.
     asked: Option<(Timestamp, u64)>,
     woken: bool,
     /// When its last report was stored.
@@ -76,6 +75,8 @@ struct Feed {
     newest: u64,
     /// A job of it is in the queue, and may start until then.
     job: Option<Timestamp>,
+    /// The store lost a poll of it, which is repeated.
+    lost: bool,
 }
 
 #[derive(Debug)]
@@ -96,8 +97,10 @@ pub(crate) struct Judge {
     history: VecDeque<(Timestamp, String, Happened)>,
     hash: DefaultHasher,
     broken: Vec<String>,
+    /// What the standby of the store has, since when.
+    standby: Option<(Timestamp, BTreeMap<FeedId, Feed>)>,
     /// What the relay published.
-    pub(crate) announced: Vec<String>,
+    pub(crate) announced: Vec<Announced>,
     pub(crate) counts: Counts,
 }
 
@@ -112,6 +115,7 @@ impl Judge {
             history: VecDeque::new(),
             hash: DefaultHasher::new(),
             broken: Vec::new(),
+            standby: None,
             announced: Vec::new(),
             counts: Counts::default(),
         }
@@ -119,8 +123,17 @@ impl Judge {
 
     /// The fleet has a feed, due then.
     pub(crate) fn added(&mut self, feed: FeedId, version: i64, due: Timestamp, deadly: bool) {
-        let new =
-            Feed { version, due: Some(due), deadly, asked: None, woken: false, stored: None, newest: 0, job: None };
+        let new = Feed {
+            version,
+            due: Some(due),
+            deadly,
+            asked: None,
+            woken: false,
+            stored: None,
+            newest: 0,
+            job: None,
+            lost: false,
+        };
         self.feeds.insert(feed, new);
     }
 
@@ -151,13 +164,14 @@ impl Judge {
         self.enter(life, job, host, wrong, now)
     }
 
-    /// A request reaches its origin.
-    pub(crate) fn asked(&mut self, life: &Life, job: &FetchJob, now: Timestamp) -> u64 {
+    /// A request reaches its origin. Intervals count from the time at which its fetch began.
+    pub(crate) fn asked(&mut self, life: &Life, job: &FetchJob, begun: Timestamp, now: Timestamp) -> u64 {
         let mut wrong = self.judge_host(&job.host, now);
+        wrong.extend(life.wrong_clock(REQUESTS_END).map(|what| (Rule::Clock, what)));
         wrong.extend(self.judge_feed(job.feed, job.version.0, now));
         let flight = self.enter(life, job, &job.host, wrong, now);
         let known = self.feeds.get_mut(&job.feed).expect("only known feeds are polled");
-        (known.asked, known.woken) = (Some((now, flight)), false);
+        (known.asked, known.woken, known.lost) = (Some((begun, flight)), false, false);
         flight
     }
 
@@ -216,7 +230,7 @@ impl Judge {
         if known.due.is_none_or(|due| now.after(skew) < due) {
             wrong.push((Rule::Early, format!("it is due at {:?}", known.due.map(|due| due.to_string()))));
         }
-        let early = |at: &Timestamp| now.after(skew) < at.after(interval) && !cut && !known.woken;
+        let early = |at: &Timestamp| now.after(skew) < at.after(interval) && !cut && !known.woken && !known.lost;
         if let Some(at) = known.asked.map(|(at, _)| at).filter(early) {
             wrong.push((Rule::Early, format!("only {:?} after its last request, which was not cut", now.since(at))));
         }
@@ -240,14 +254,49 @@ impl Judge {
     /// protects the host for as long as a fetch may take.
     pub(crate) fn held(&mut self, flight: u64, until: Timestamp) {
         let Some(flown) = self.flights.get(&flight).filter(|flown| !flown.cut) else { return };
-        self.hosts.entry(flown.host.clone()).or_default().holds.push(Hold { flight, until, known: false });
+        self.hosts.entry(flown.host.clone()).or_default().holds.push(Hold::new(flight, until));
     }
 
-    /// More than one worker knows the wait that a host requested.
+    /// The gate takes a hold.
     pub(crate) fn hold_is_known(&mut self, host: &HostKey) {
-        if let Some(at) = self.hosts.get_mut(host) {
-            at.holds.iter_mut().for_each(|hold| hold.known = true);
+        self.holds_of(host).for_each(Hold::reaches_gate);
+    }
+
+    /// A report that carries a hold is in the queue.
+    pub(crate) fn hold_is_reported(&mut self, host: &HostKey) {
+        self.holds_of(host).for_each(Hold::is_reported);
+    }
+
+    fn holds_of(&mut self, host: &HostKey) -> impl Iterator<Item = &mut Hold> {
+        self.hosts.get_mut(host).into_iter().flat_map(|at| &mut at.holds)
+    }
+
+    /// The gate has nothing of what it had, or less.
+    pub(crate) fn gate_lost(&mut self) {
+        self.hosts.values_mut().for_each(|at| at.holds.retain_mut(Hold::outlives_gate));
+    }
+
+    /// The gate is open again: what the store has was loaded into it.
+    pub(crate) fn gate_opened(&mut self) {
+        self.hosts.values_mut().flat_map(|at| &mut at.holds).for_each(Hold::is_loaded);
+    }
+
+    /// The standby of the store receives nothing more.
+    pub(crate) fn standby_lags(&mut self, now: Timestamp) {
+        self.standby = Some((now, self.feeds.clone()));
+    }
+
+    /// The standby is promoted. If it lagged, polls are lost, which are repeated, and so are holds that the gate does not have.
+    pub(crate) fn store_fell_back(&mut self) {
+        let Some((since, feeds)) = self.standby.take() else { return };
+        for (feed, before) in feeds {
+            let known = self.feeds.get_mut(&feed).expect("no feed is added meanwhile");
+            known.lost |= known.version > before.version;
+            known.woken |= before.woken;
+            (known.version, known.due, known.stored, known.newest) =
+                (before.version, before.due, before.stored, before.newest);
         }
+        self.hosts.values_mut().for_each(|at| at.holds.retain_mut(|hold| hold.outlives_store(since)));
     }
 
     /// Jobs are in the queue: their feeds need not be claimed again before the jobs expire.
@@ -295,14 +344,22 @@ impl Judge {
             if let Some(flown) = self.flights.get_mut(&flight) {
                 flown.cut = true;
                 let at = self.hosts.entry(flown.host.clone()).or_default();
-                at.holds.retain(|hold| hold.known || hold.flight != flight);
+                at.holds.retain(|hold| hold.is_known() || hold.flight != flight);
             }
         }
     }
 
     /// The store answered.
-    pub(crate) fn applied(&mut self, verdicts: &[Verdict], applied: &[Applied], now: Timestamp) {
+    pub(crate) fn applied(&mut self, life: &Life, verdicts: &[Verdict], applied: &[Applied], now: Timestamp) {
+        if let Some(what) = life.wrong_clock(SETTLING_ENDS) {
+            self.accuse(Rule::Clock, now, &format!("{life} settles: {what}"));
+        }
         for (verdict, applied) in verdicts.iter().zip(applied) {
+            let is_stored = matches!(applied, Applied::Stored { .. });
+            if verdict.report.outcome.rest().is_some() {
+                self.holds_of(verdict.report.answering_host())
+                    .for_each(|hold| hold.is_settled(is_stored.then_some(now)));
+            }
             let Applied::Stored { due, wake, .. } = applied else { continue };
             let report = &verdict.report;
             let (feed, version) = (report.feed, report.version.0);
@@ -321,8 +378,15 @@ impl Judge {
                 let newest = document.entries.iter().filter_map(|entry| number(&entry.id)).max();
                 known.newest = known.newest.max(newest.unwrap_or(0));
             }
+            let missing = unchanged_since(&report.outcome).filter(|shown| *shown > known.newest);
+            if let Some(missing) = missing {
+                let newest = known.newest;
+                let what =
+                    format!("feed {feed} is unchanged since entry {missing}, and {newest} is the last in the store");
+                self.accuse(Rule::Lost, now, &what);
+            }
             let crashed = matches!(report.outcome, Outcome::Failed { failure: FailureKind::Crashed, .. });
-            if crashed && !known.deadly {
+            if crashed && !self.feeds[&feed].deadly {
                 self.accuse(Rule::Innocent, now, &format!("feed {feed} is quarantined, and it kills nobody"));
             }
             if version < before {

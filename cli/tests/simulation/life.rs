@@ -52,6 +52,7 @@ pub(crate) struct Life {
     pub(crate) place: usize,
     /// Which life of all.
     pub(crate) number: u32,
+    pub(crate) clock: SimulatedClock,
     state: Mutex<State>,
     /// Whether the way to each server is there.
     ways: [watch::Sender<bool>; 5],
@@ -74,12 +75,13 @@ impl fmt::Display for Life {
 }
 
 impl Life {
-    pub(crate) fn new(kind: Kind, place: usize, number: u32) -> Arc<Self> {
+    pub(crate) fn new(kind: Kind, place: usize, number: u32, clock: SimulatedClock) -> Arc<Self> {
         let ways = std::array::from_fn(|_| watch::Sender::new(true));
         Arc::new(Life {
             kind,
             place,
             number,
+            clock,
             state: Mutex::default(),
             ways,
             held: Mutex::default(),
@@ -100,6 +102,14 @@ impl Life {
                 Some(_) => return,
             }
         }
+    }
+
+    /// Returns what is wrong with its clock, if it has been running for longer than this since it went wrong.
+    pub(crate) fn wrong_clock(&self, within: Duration) -> Option<String> {
+        let resumed = common::lock(&self.state).paused_until;
+        let since = self.clock.off_since()?;
+        let off = resumed.map_or(since, |resumed| resumed.max(since)).elapsed();
+        (off > within).then(|| format!("its clock has been {} ms off for {off:?}", self.clock.ahead()))
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -155,16 +165,57 @@ impl Life {
 /// The time that the simulation begins with.
 pub(crate) const EPOCH: i64 = 1_790_000_000_000;
 
-/// A clock of the simulated world: its time follows tokio's, with an error in milliseconds.
-#[derive(Clone, Copy, Debug)]
+/// The clock of a machine of the simulated world: its time follows tokio's, with an error in milliseconds.
+#[derive(Clone, Debug)]
 pub(crate) struct SimulatedClock {
-    pub(crate) begun: Instant,
-    pub(crate) ahead: i64,
+    begun: Instant,
+    error: Arc<Mutex<ClockError>>,
+}
+
+#[derive(Debug, Default)]
+struct ClockError {
+    ahead: i64,
+    /// Since when no process may rely on it.
+    off: Option<Instant>,
+}
+
+impl SimulatedClock {
+    /// Beyond this error nothing may be done by a clock, in milliseconds.
+    pub(crate) const TOLERATED: i64 = 1_000;
+
+    /// Returns one that shows the time at which a simulation begins, `ahead` milliseconds off.
+    pub(crate) fn new(begun: Instant, ahead: i64) -> Self {
+        let clock = SimulatedClock { begun, error: Arc::default() };
+        clock.set(ahead);
+        clock
+    }
+
+    /// Returns another machine's clock, with this error.
+    pub(crate) fn other(&self, ahead: i64) -> Self {
+        SimulatedClock::new(self.begun, ahead)
+    }
+
+    /// Sets it to this error.
+    pub(crate) fn set(&self, ahead: i64) {
+        let mut error = common::lock(&self.error);
+        error.ahead = ahead;
+        error.off = (ahead.abs() > Self::TOLERATED).then(|| error.off.unwrap_or_else(Instant::now));
+    }
+
+    /// Returns its error.
+    pub(crate) fn ahead(&self) -> i64 {
+        common::lock(&self.error).ahead
+    }
+
+    /// Returns since when its error is beyond what is tolerated.
+    pub(crate) fn off_since(&self) -> Option<Instant> {
+        common::lock(&self.error).off
+    }
 }
 
 impl Clock for SimulatedClock {
     fn now(&self) -> Timestamp {
         let passed = i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX);
-        Timestamp::from_millis(EPOCH + passed + self.ahead)
+        Timestamp::from_millis(EPOCH + passed + self.ahead())
     }
 }

@@ -1,12 +1,15 @@
 //! Whole fleets in virtual time: real schedulers, workers and relays with their loops, over servers in memory, with faults at
-//! every call, crashes, partitions, pauses, clocks that differ, and servers that lose their memory.
+//! every call, crashes, partitions, pauses, clocks that differ or are set, servers that lose their memory, and servers that fail over.
 //!
 //! `docs/decisions/0028-simulation.md` says what is real and what is not. Short forms run among all tests, long ones by
-//! `dev/soak simulate --seeds N`; SIMULATE_FIRST=N SIMULATE_SEEDS=1 repeats one seed and prints its history if it fails.
+//! `dev/soak simulate --seeds N`; SIMULATE_FIRST=N SIMULATE_SEEDS=1 repeats one seed and prints its history if it fails; SIMULATE_STORY=1
+//! has a fault that is not found print it too.
 
 mod blocking;
+mod events;
 mod fleet;
 mod gate;
+mod holds;
 mod judge;
 mod life;
 mod line;
@@ -17,6 +20,7 @@ mod rules;
 mod schedule;
 mod store;
 mod teeth;
+mod trouble;
 mod weather;
 mod world;
 

@@ -13,17 +13,20 @@ use common::host_gate::{ExtraRequest, Release};
 use common::job::{Detour, FetchJob};
 use common::outcome::FailureKind;
 use common::report::Outcome;
-use common::time::Timestamp;
+use common::time::{Clock, Timestamp};
 use common::url::FeedId;
 use tokio::time::{Instant, sleep};
 use worker::fetch::{FetchFeed, Fetched, Hops};
 
 use crate::life::{Life, Server};
 use crate::line::{Call, Fate};
-use crate::world::World;
+use crate::world::{Sabotage, World};
 
 /// Entries that a document shows.
 const SHOWN: u64 = 30;
+
+/// Times are rounded down to milliseconds, more than once.
+const ROUNDED: Duration = Duration::from_millis(2);
 
 /// How a host answers requests.
 #[derive(Clone, Debug, Default)]
@@ -138,7 +141,10 @@ impl Fetching {
         // A fetch that was interrupted at a redirect, or continues from one, has requested the feed before.
         let flight = match job.detour.is_some() || *host != job.host {
             true => world.judge().redirected(life, job, host, world.now()),
-            false => world.judge().asked(life, job, world.now()),
+            false => {
+                let now = world.now();
+                world.judge().asked(life, job, now.before(begun.elapsed() + ROUNDED), now)
+            }
         };
         if world.origin().feeds[&job.feed].deadly {
             world.dies_of(life);
@@ -166,9 +172,10 @@ impl Fetching {
         if let Some(rest) = throttled {
             world.judge().held(flight, now.after(rest));
         }
-        // A server sends a duration to wait; the end of the hold follows from the worker's clock.
+        // A server sends a duration to wait; the end of the hold follows from the fetch's clock.
+        let read = if world.is_sabotaged(Sabotage::SetInFetch) { life.clock.now() } else { hops.clock.now() };
         let (outcome, status) = match throttled {
-            Some(rest) => (Outcome::Throttled { retry_after: Some(hops.clock.now().after(rest)) }, 429),
+            Some(rest) => (Outcome::Throttled { retry_after: Some(read.after(rest)) }, 429),
             None => document(job, newest),
         };
         Fetched {
@@ -204,4 +211,10 @@ fn document(job: &FetchJob, newest: u64) -> (Outcome, u16) {
     // Consumers want the newest one last.
     document.entries.reverse();
     (Outcome::Modified(Box::new(document)), 200)
+}
+
+/// Returns the newest entry of the document that a report says is unchanged.
+pub(crate) fn unchanged_since(outcome: &Outcome) -> Option<u64> {
+    let Outcome::NotModified { validators } = outcome else { return None };
+    validators.etag.as_ref()?.trim_matches('"').parse().ok()
 }

@@ -23,10 +23,12 @@ pub(crate) enum Rule {
     Innocent,
     /// A process ended.
     Ended,
+    /// A process does something while its clock is off.
+    Clock,
 }
 
 impl Rule {
-    pub(crate) const ALL: [(Rule, &'static str); 9] = [
+    pub(crate) const ALL: [(Rule, &'static str); 10] = [
         (Rule::Lost, "lost"),
         (Rule::Stranded, "stranded beyond two leases"),
         (Rule::Early, "early"),
@@ -36,6 +38,7 @@ impl Rule {
         (Rule::Parallel, "limits broken"),
         (Rule::Innocent, "innocents quarantined"),
         (Rule::Ended, "processes ended"),
+        (Rule::Clock, "wrong clocks used"),
     ];
 }
 

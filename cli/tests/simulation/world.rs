@@ -33,6 +33,7 @@ pub(crate) struct World {
     pub(crate) jobs: Arc<MemoryQueue<FetchJob>>,
     pub(crate) reports: Arc<MemoryQueue<FetchReport>>,
     clock: SimulatedClock,
+    skew: i64,
     judge: Mutex<Judge>,
     origin: Mutex<Origin>,
     weather: Mutex<Box<dyn Weather>>,
@@ -42,9 +43,6 @@ pub(crate) struct World {
     sabotage: Option<Sabotage>,
     undone: Mutex<Undone>,
 }
-
-/// How long connecting to an origin takes, at most.
-pub(crate) const CONNECTING: Duration = Duration::from_secs(1);
 
 /// A server that breaks its promises, to see whether the judge sees that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +74,18 @@ pub(crate) enum Sabotage {
     HidesBriefly,
     /// (C4) The holds in the store are never loaded into the gate.
     LoadsNoHolds,
+    /// (B3) Nobody remembers the gate's generation.
+    NoGenerations,
+    /// A process that saw a newer generation leaves the mark of the older one: only others that saw it load the gate.
+    KeepsOldMark,
+    /// A process that loads a gate does not remember its generation before the gate is open.
+    ForgetsLoadings,
+    /// (B6) The store keeps its epoch when it fails over to a copy that lags.
+    KeepsEpoch,
+    /// Comparing a clock with a server finds that they agree, whatever they show.
+    AnyClock,
+    /// A fetch reads the clock of its machine, which may be set meanwhile.
+    SetInFetch,
 }
 
 /// What a sabotaged process remembers.
@@ -114,23 +124,25 @@ pub(crate) fn lease(config: &Config) -> Duration {
 impl World {
     pub(crate) fn new(
         config: Config,
+        has_standby: bool,
         skew: Duration,
         seed: u64,
         weather: Box<dyn Weather>,
         deaths: mpsc::UnboundedSender<u32>,
         sabotage: Option<Sabotage>,
     ) -> Arc<Self> {
-        // Intervals count from a fetch's start, before it is connected.
-        let interval = config.policy.min_interval - CONNECTING;
+        let store = StoreServer::new(has_standby);
+        let interval = config.policy.min_interval;
         let tolerance = Tolerance { skew: skew * 2, gap: config.host.gap, interval };
         Arc::new(World {
             config: Arc::new(config),
-            store: Arc::new(StoreServer::new()),
+            store: Arc::new(store),
             schedule: Arc::new(ScheduleServer::new()),
             gate: Arc::new(GateServer::new()),
             jobs: Arc::new(MemoryQueue::new(1 << 24)),
             reports: Arc::new(MemoryQueue::new(1 << 24)),
-            clock: SimulatedClock { begun: Instant::now(), ahead: 0 },
+            clock: SimulatedClock::new(Instant::now(), 0),
+            skew: i64::try_from(skew.as_millis()).expect("below a second"),
             judge: Mutex::new(Judge::new(tolerance)),
             origin: Mutex::default(),
             weather: Mutex::new(weather),
@@ -150,9 +162,14 @@ impl World {
         Timestamp::from_millis(EPOCH)
     }
 
+    /// Returns the largest error of a clock that this fleet has, in milliseconds.
+    pub(crate) fn skew(&self) -> i64 {
+        self.skew
+    }
+
     /// Returns the clock of a process, with this error in milliseconds.
     pub(crate) fn clock(&self, ahead: i64) -> SimulatedClock {
-        SimulatedClock { ahead, ..self.clock }
+        self.clock.other(ahead)
     }
 
     pub(crate) fn judge(&self) -> MutexGuard<'_, Judge> {

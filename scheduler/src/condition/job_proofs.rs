@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::config::Config;
+use common::feed::Feed;
 use common::job::FetchJob;
 use common::job_keys::{JobKeys, MacError, Tolerance, fresh_secret};
 use common::metrics::Metrics;
@@ -94,6 +95,13 @@ impl JobProofs {
             }
         });
         Ok(())
+    }
+
+    /// Returns whether a report answers a job that was issued before its feed was added, or before the feed's last poll began. The
+    /// store has failed over to a copy that lagged since then: the feed's number and version were given to others.
+    pub fn is_of_lost_history(&self, feed: &Feed, report: &FetchReport) -> bool {
+        let known = feed.state.last_polled.map_or(feed.added, |polled| polled.max(feed.added));
+        report.mac.as_ref().is_some_and(|mac| mac.issued.after(self.tolerance.skew) < known)
     }
 
     async fn known(&self, store: &dyn Store, now: Timestamp) -> Result<Known, StoreError> {

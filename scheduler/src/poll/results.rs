@@ -114,7 +114,7 @@ impl Results {
         refusals::hear(&self.settling(), &reports, &feeds, now).await?;
         for mut report in reports {
             let Some(feed) = feeds.get(&report.feed) else { continue };
-            if report.version != feed.version {
+            if report.version != feed.version || self.condition.proofs.is_of_lost_history(feed, &report) {
                 self.metrics.stale_reports.inc();
                 proven.extend(self.proven_request(feed, &report));
                 slots.extend(self.stored_place(feed, &report, now));

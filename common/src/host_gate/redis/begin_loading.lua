@@ -12,7 +12,7 @@ end
 seen = math.max(seen, last_generation())
 if open then redis.call('DEL', KEYS[1]) end
 local loading = mark(KEYS[2])
-if loading and loading.fifth > seen and loading.lost <= now + STEP_BACK then
+if loading and loading.fifth >= seen and loading.lost <= now + STEP_BACK then
   return { loading.nonce, loading.fifth, now, loading.fourth }
 end
 local generation, opens = next_generation(), now + tonumber(ARGV[5])

@@ -44,10 +44,16 @@ local function next_generation()
 end
 
 -- When the gate last lost its memory, or nil while it is closed. A mark older than one that the caller has seen belongs to a
--- server that was unavailable while another one was the gate: it lacks that server's writes.
+-- server that was unavailable while another one was the gate: it lacks that server's writes. Such a mark is replaced by one of no
+-- run that carries the newer generation. Otherwise a process that has just started, or that did not see the other server, would
+-- use the gate, and no scheduler would load it.
 local function opened()
   local open = mark(KEYS[1])
-  if not open or open.fourth < seen then return nil end
+  if not open then return nil end
+  if open.fourth < seen then
+    redis.call('SET', KEYS[1], string.format('- - 0 %.0f 0', seen))
+    return nil
+  end
   return open.lost
 end
 

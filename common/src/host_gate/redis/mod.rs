@@ -19,6 +19,8 @@ mod batch_tests;
 mod cluster_tests;
 #[cfg(test)]
 mod failover_tests;
+#[cfg(test)]
+mod generation_tests;
 mod group;
 mod scripts;
 #[cfg(test)]
@@ -375,9 +377,9 @@ impl GateUpkeep for RedisGate {
             .await;
         let mut lost = Vec::new();
         for (group, (nonce, generation, begun, opens)) in begun {
-            if nonce.is_empty() {
-                self.groups[group].note_generation(generation);
-            } else {
+            // Also of a gate that is not open yet: holds are put on it already, which the server before it lacks.
+            self.groups[group].note_generation(generation);
+            if !nonce.is_empty() {
                 lost.push(Loading { group, nonce, begun, generation, opens });
             }
         }

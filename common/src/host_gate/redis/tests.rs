@@ -14,19 +14,19 @@ use crate::url::FeedId;
 crate::host_gate_conformance!(|| async { RedisGate::new(shared(), Duration::ZERO).on_callers_time() });
 
 /// Far beyond what a loaded machine needs.
-const PATIENCE: Duration = Duration::from_secs(120);
-const FETCH: Duration = Duration::from_millis(300);
-const LIMITS: HostLimits = HostLimits { gap: Duration::from_millis(20), burst: 1, parallel: 2 };
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const FETCH: Duration = Duration::from_millis(300);
+pub(super) const LIMITS: HostLimits = HostLimits { gap: Duration::from_millis(20), burst: 1, parallel: 2 };
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     SystemClock.now()
 }
 
-fn host() -> HostKey {
+pub(super) fn host() -> HostKey {
     HostKey::new("busy:80")
 }
 
-async fn reserve(gate: &RedisGate, limits: HostLimits) -> Result<Ticket, Timestamp> {
+pub(super) async fn reserve(gate: &RedisGate, limits: HostLimits) -> Result<Ticket, Timestamp> {
     reserve_at(gate, limits, now()).await
 }
 
@@ -38,7 +38,13 @@ async fn reserve_at(gate: &RedisGate, limits: HostLimits, now: Timestamp) -> Res
     }
 }
 
-async fn acquire(gate: &RedisGate, ticket: Ticket, feed: i64, started: Timestamp, fetch: Duration) -> Acquired {
+pub(super) async fn acquire(
+    gate: &RedisGate,
+    ticket: Ticket,
+    feed: i64,
+    started: Timestamp,
+    fetch: Duration,
+) -> Acquired {
     let request = AcquireRequest {
         host: host(),
         limits: LIMITS,
@@ -54,7 +60,7 @@ async fn acquire(gate: &RedisGate, ticket: Ticket, feed: i64, started: Timestamp
 
 /// Returns whether a hold that was put on the gate until one time ends at the other: later by what the call took, never
 /// earlier.
-fn ends(until: Timestamp, hold: Timestamp) -> bool {
+pub(super) fn ends(until: Timestamp, hold: Timestamp) -> bool {
     until >= hold && until.since(hold) < PATIENCE
 }
 
@@ -64,7 +70,7 @@ async fn load(gate: &RedisGate) -> bool {
     gate.open(&mark, now()).await.unwrap()
 }
 
-async fn opened(gate: &RedisGate) {
+pub(super) async fn opened(gate: &RedisGate) {
     while !load(gate).await {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -306,58 +312,6 @@ async fn a_user_who_may_touch_gate_keys_only_can_do_all_that_a_worker_does() {
     let mut connection = ::redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
     let denied: Result<(), _> = ::redis::cmd("GET").arg("{acl:0/1}:schedule:steady").query_async(&mut connection).await;
     assert!(denied.is_err());
-}
-
-#[tokio::test]
-async fn a_server_that_was_the_gate_before_another_one_is_not_open_when_it_comes_back() {
-    let (first, second) = (PrivateServer::started(&[]), PrivateServer::started(&[]));
-    let proxy = CuttingProxy::before(first.port).await;
-    let [scheduler, worker] = [(); 2].map(|()| RedisGate::new(proxy.client("aba"), Duration::ZERO));
-    opened(&scheduler).await;
-    worker.check(&SystemClock).await.unwrap();
-
-    proxy.lead_to(second.port);
-    opened(&scheduler).await;
-    worker.check(&SystemClock).await.unwrap();
-    let hold = now().after(Duration::from_secs(240));
-    worker.hold(&[(host(), hold)], now()).await.unwrap();
-    assert!(ends(reserve(&scheduler, LIMITS).await.unwrap_err(), hold));
-
-    // The first server ran all the time, and knows nothing of the hold.
-    proxy.lead_to(first.port);
-    assert!(reserve(&scheduler, LIMITS).await.is_err());
-    assert!(matches!(acquire(&worker, Ticket(1), 1, now(), FETCH).await, Acquired::NotNow { .. }));
-    let mark = scheduler.begin_loading(now()).await.unwrap().expect("an older gate counts as lost");
-    scheduler.hold(&[(host(), hold)], now()).await.unwrap();
-    assert!(scheduler.open(&mark, now()).await.unwrap());
-    assert!(ends(reserve(&scheduler, LIMITS).await.unwrap_err(), hold));
-    assert_eq!(scheduler.begin_loading(now()).await.unwrap(), None);
-}
-
-/// A worker that saw several generations, and then a server without memory and a scheduler without a past.
-#[tokio::test]
-async fn a_gate_that_a_fresh_scheduler_opens_after_a_loss_is_open_to_workers_that_saw_many_generations() {
-    let private = PrivateServer::started(&[]);
-    let [scheduler, worker] = [(); 2].map(|()| RedisGate::new(private.client("fresh"), Duration::ZERO));
-    for _ in 0..3 {
-        private.cli(&["FLUSHALL"]);
-        opened(&scheduler).await;
-        worker.check(&SystemClock).await.unwrap();
-    }
-    for new_fleet in [false, true] {
-        private.cli(&["FLUSHALL"]);
-        let fresh = RedisGate::new(private.client("fresh"), Duration::ZERO);
-        if new_fleet {
-            fresh.open_new(now()).await.unwrap();
-        } else {
-            opened(&fresh).await;
-        }
-        tokio::time::sleep(LIMITS.gap).await;
-        let ticket = reserve(&fresh, LIMITS).await.unwrap();
-        worker.check(&SystemClock).await.unwrap();
-        let acquired = acquire(&worker, ticket, 1, now(), PATIENCE).await;
-        assert!(matches!(acquired, Acquired::Granted(_)), "new fleet: {new_fleet}: {acquired:?}");
-    }
 }
 
 #[tokio::test]

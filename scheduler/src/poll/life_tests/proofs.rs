@@ -113,3 +113,49 @@ async fn reports_without_a_proof_are_believed_in_an_upgraded_fleet_for_a_while()
     assert_eq!(fleet.feed(id).await, settled);
     assert_eq!((fleet.ops.metrics.unsigned_reports.get(), refused(&fleet, "missing")), (1, 1));
 }
+
+/// Returns a fleet over a copy of the store that lacks everything, with the same clock.
+async fn standby_of(fleet: &Fleet) -> Fleet {
+    let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+    Fleet::over(config(), store, fleet.clock.clone(), Timestamp::EPOCH).await
+}
+
+#[tokio::test]
+async fn a_report_on_a_feed_that_the_store_lost_changes_nothing_of_the_feed_that_has_its_number_now() {
+    let fleet = Fleet::new().await;
+    let standby = standby_of(&fleet).await;
+    let lost = fleet.add("http://lost.example/feed").await;
+    let job = fleet.dispatched().await.remove(0);
+    fleet.clock.advance(Duration::from_secs(10));
+    let other = standby.add("http://other.example/feed").await;
+    let before = standby.feed(other).await;
+    assert_eq!((other, before.version), (lost, job.version));
+    standby.settle(report(&job, fleet.clock.now(), Outcome::Gone)).await;
+    assert_eq!(standby.feed(other).await, before);
+    assert_eq!(standby.ops.metrics.stale_reports.get(), 1);
+
+    let job = standby.dispatched().await.remove(0);
+    standby.settle(report(&job, fleet.clock.now(), not_modified())).await;
+    assert_eq!(standby.feed(other).await.version.0, before.version.0 + 1);
+}
+
+#[tokio::test]
+async fn a_report_on_a_version_that_the_store_lost_changes_nothing_of_the_version_with_its_number() {
+    let fleet = Fleet::new().await;
+    let standby = standby_of(&fleet).await;
+    let id = fleet.add("http://a.example/feed").await;
+    assert_eq!(standby.add("http://a.example/feed").await, id);
+    let job = fleet.dispatched().await.remove(0);
+    fleet.settle(report(&job, fleet.clock.now(), not_modified())).await;
+    fleet.clock.advance(Duration::from_secs(24 * 3600));
+    let unanswered = fleet.dispatched().await.remove(0);
+
+    // The standby never heard of the first poll, and repeats it.
+    fleet.clock.advance(Duration::from_secs(30));
+    let job = standby.dispatched().await.remove(0);
+    standby.settle(report(&job, fleet.clock.now(), not_modified())).await;
+    let before = standby.feed(id).await;
+    assert_eq!(before.version, unanswered.version);
+    standby.settle(report(&unanswered, fleet.clock.now(), Outcome::Gone)).await;
+    assert_eq!(standby.feed(id).await, before);
+}

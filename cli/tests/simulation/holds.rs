@@ -1,0 +1,76 @@
+//! The waits that hosts requested, and who knows of each: the judge excuses none that somebody who is alive still knows.
+
+use common::time::Timestamp;
+
+/// The wait that a host requested of a worker.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    /// The request that it answered.
+    pub(crate) flight: u64,
+    pub(crate) until: Timestamp,
+    /// The gate knew of it once, or a report carried it: it no longer depends on that worker's life.
+    known: bool,
+    /// The gate has it.
+    at_gate: bool,
+    /// A report in the queue carries it.
+    reported: bool,
+    stored: Stored,
+}
+
+/// What the store knows of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stored {
+    Never,
+    Since(Timestamp),
+    /// The store failed over to a copy without it.
+    Lost,
+}
+
+impl Hold {
+    pub(crate) fn new(flight: u64, until: Timestamp) -> Self {
+        Hold { flight, until, known: false, at_gate: false, reported: false, stored: Stored::Never }
+    }
+
+    pub(crate) fn is_known(&self) -> bool {
+        self.known
+    }
+
+    pub(crate) fn reaches_gate(&mut self) {
+        (self.known, self.at_gate) = (true, true);
+    }
+
+    pub(crate) fn is_reported(&mut self) {
+        (self.known, self.reported) = (true, true);
+    }
+
+    /// A report that carries it was applied, or changed nothing.
+    pub(crate) fn is_settled(&mut self, stored: Option<Timestamp>) {
+        self.reported = false;
+        if let Some(since) = stored {
+            self.stored = Stored::Since(since);
+        }
+    }
+
+    /// The gate was opened with what the store has.
+    pub(crate) fn is_loaded(&mut self) {
+        self.at_gate |= matches!(self.stored, Stored::Since(_));
+    }
+
+    /// Returns whether anything still knows of it after the gate lost its memory.
+    pub(crate) fn outlives_gate(&mut self) -> bool {
+        self.at_gate = false;
+        self.outlives()
+    }
+
+    /// Returns whether anything still knows of it after the store failed over to a copy from this time.
+    pub(crate) fn outlives_store(&mut self, copied: Timestamp) -> bool {
+        if !matches!(self.stored, Stored::Since(since) if since <= copied) {
+            self.stored = Stored::Lost;
+        }
+        self.outlives()
+    }
+
+    fn outlives(&self) -> bool {
+        self.stored != Stored::Lost || !self.known || self.at_gate || self.reported
+    }
+}
