@@ -9,7 +9,7 @@ use common::feed::Feed;
 use common::url::FeedId;
 pub(crate) use load_tests::process::PATIENCE;
 use load_tests::process::Process;
-use load_tests::{Origin, StallWatch};
+use load_tests::{GateLog, Origin, StallWatch};
 use store::sqlite::SqliteStore;
 use store::{Events, Feeds};
 use store::{FeedQuery, StoredEntry};
@@ -33,6 +33,8 @@ pub(crate) fn watch_stalls(origin: &Origin) -> StallWatch {
 pub(crate) struct Home {
     folder: tempfile::TempDir,
     environment: Vec<(String, String)>,
+    /// What its fleets did at the host gate, if their log shows it (`gate=trace`).
+    pub(crate) gate: GateLog,
 }
 
 /// A running `feedfleet run`.
@@ -59,7 +61,7 @@ impl Home {
     pub(crate) fn written(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("config.toml"), config).unwrap();
-        Home { folder, environment: Vec::new() }
+        Home { folder, environment: Vec::new(), gate: GateLog::default() }
     }
 
     /// Sets a variable of the program's environment.
@@ -106,7 +108,7 @@ impl Home {
             arguments.extend(["--set", "policy.hot_minutes=false"]);
         }
         arguments.extend(sources);
-        let mut process = Process::start(&mut self.command(&arguments));
+        let mut process = Process::start_watched(&mut self.command(&arguments), &self.gate);
         let api = process.address();
         Fleet { process, api, client: client() }
     }

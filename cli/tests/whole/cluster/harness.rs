@@ -1,5 +1,6 @@
 //! A cluster as processes: schedulers and workers with real servers, which a test can kill, stop and start.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +12,8 @@ use common::config::ServerConfig;
 use common::feed::Feed;
 use common::host::HostRules;
 use common::policy::{Audience, Category};
-use common::time::{Clock, SystemClock};
+use common::time::{Clock, SystemClock, Timestamp};
+use load_tests::GateLog;
 use load_tests::process::Process;
 use load_tests::proxy::FaultProxy;
 use rand::RngExt;
@@ -206,6 +208,8 @@ pub(crate) struct Cluster {
     pub(crate) store: PostgresStore,
     /// `api.drain` of the schedulers: none, because nothing is in front of them.
     pub(crate) drain: Duration,
+    /// What its workers did at the host gate, if their log shows it (`gate=trace`).
+    pub(crate) gate: GateLog,
 }
 
 /// A running role. Killed when dropped.
@@ -225,7 +229,8 @@ impl Cluster {
     pub(crate) async fn named(namespace: String, servers: &Servers, urls: Urls, config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = PostgresStore::open(&ServerConfig::at(&servers.postgres), &namespace).await.unwrap();
-        let cluster = Cluster { folder, namespace, urls, store, drain: Duration::ZERO };
+        let (drain, gate) = (Duration::ZERO, GateLog::default());
+        let cluster = Cluster { folder, namespace, urls, store, drain, gate };
         cluster.configure(config);
         cluster
     }
@@ -317,7 +322,7 @@ impl Cluster {
             }
             command.env("FEEDFLEET_STORE__URL", &urls.store).env("FEEDFLEET_SCHEDULE__URL", &urls.redis);
         }
-        Role { kind, process: Process::start(&mut command) }
+        Role { kind, process: Process::start_watched(&mut command, &self.gate) }
     }
 
     /// Returns every feed.
@@ -347,20 +352,35 @@ impl Cluster {
     }
 
     /// Makes the database record each version that a feed reaches, whichever process writes it: a version that is
-    /// reached twice was reported and accepted twice.
+    /// reached twice was reported and accepted twice. Also records the poll that led to it, and when.
     pub(crate) async fn watch_versions(&self, database: &sqlx::PgPool) {
         let schema = &self.namespace;
         let mut text = String::new();
         write!(
             text,
-            r#"CREATE TABLE "{schema}".reached (feed bigint, version bigint);
+            r#"CREATE TABLE "{schema}".reached (feed bigint, version bigint, polled timestamptz, at timestamptz);
             CREATE FUNCTION "{schema}".reach() RETURNS trigger LANGUAGE plpgsql AS
-                $$ BEGIN INSERT INTO "{schema}".reached VALUES (new.id, new.version); RETURN new; END $$;
+                $$ BEGIN INSERT INTO "{schema}".reached VALUES
+                    (new.id, new.version, (new.state::jsonb ->> 'last_polled')::timestamptz, clock_timestamp());
+                RETURN new; END $$;
             CREATE TRIGGER reach AFTER UPDATE ON "{schema}".feeds FOR EACH ROW
                 WHEN (old.version IS DISTINCT FROM new.version) EXECUTE FUNCTION "{schema}".reach()"#
         )
         .unwrap();
         sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(database).await.unwrap();
+    }
+
+    /// Returns when the result of each poll was stored: of a feed, and when the poll began.
+    pub(crate) async fn stored_polls(&self, database: &sqlx::PgPool) -> HashMap<(i64, Timestamp), Timestamp> {
+        let millis = |column: &str| format!("(extract(epoch FROM {column}) * 1000)::bigint");
+        let (polled, at) = (millis("polled"), millis("min(at)"));
+        let schema = &self.namespace;
+        let text = format!(
+            r#"SELECT feed, {polled}, {at} FROM "{schema}".reached WHERE polled IS NOT NULL GROUP BY feed, polled"#
+        );
+        let rows: Vec<(i64, i64, i64)> = sqlx::query_as(sqlx::AssertSqlSafe(text)).fetch_all(database).await.unwrap();
+        let time = Timestamp::from_millis;
+        rows.into_iter().map(|(feed, polled, at)| ((feed, time(polled)), time(at))).collect()
     }
 
     /// Compares the counters of feeds with a recount; nothing may write in the meantime.
