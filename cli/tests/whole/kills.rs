@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use common::feed::Feed;
 use common::testing::draw::Draw;
-use common::time::{Clock, SystemClock, Timestamp};
+use common::time::Timestamp;
 use common::url::FeedUrl;
-use load_tests::{Format, Memory, Origin, Pace, Promises, Proof, Record, Script, Stalls, loopback, prove};
+use load_tests::{Format, Origin, Pace, Record, Script, Stalls, loopback};
 
-use crate::harness::{Home, PATIENCE, watch_stalls};
+use crate::harness::{Home, PATIENCE, Stored, watch_stalls};
 
 /// The size: a short form among all tests, the long one in `dev/soak`.
 struct Size {
@@ -107,34 +107,6 @@ async fn busy_origin(size: &Size) -> (Origin, Vec<String>) {
 
 fn path_of(url: &FeedUrl) -> String {
     url.as_url().path().to_owned()
-}
-
-/// What the store knew of polls whenever a process was dead: which of them it had, and the feeds' paths.
-#[derive(Default)]
-struct Stored {
-    polls: HashMap<(i64, Timestamp), Timestamp>,
-    paths: HashMap<i64, String>,
-}
-
-impl Stored {
-    fn add(&mut self, feed: &Feed) {
-        self.paths.insert(feed.id.0, path_of(&feed.url));
-        self.polls.extend(feed.state.last_polled.map(|polled| ((feed.id.0, polled), SystemClock.now())));
-    }
-
-    fn prove(&self, home: &Home, log: &[Record]) -> Proof {
-        let promises = Promises {
-            paths: &self.paths,
-            gap: &gap_of,
-            floor: INTERVAL,
-            hold_ceiling: Duration::MAX,
-            memory: Memory::OfProcess,
-            stored: &self.polls,
-            losses: &[],
-            rollbacks: &[],
-        };
-        prove(&home.gate.history(), log, &promises)
-    }
 }
 
 async fn committed(home: &Home, stored: &mut Stored) -> HashMap<String, Committed> {
@@ -243,7 +215,7 @@ async fn killed_again_and_again_nothing_is_lost_doubled_early_or_unconditional()
     let stalls = stalls.seen();
     judge_run(&log[judged..], &before, &stalls, &mut verdict);
     judge_hosts(&log, &stalls, &mut verdict);
-    let proof = stored.prove(&home, &log);
+    let proof = stored.prove(&home, &log, &gap_of, INTERVAL);
 
     let feeds = home.feeds().await;
     let (mut missing, mut doubled) = (Vec::new(), Vec::new());
@@ -272,7 +244,6 @@ async fn killed_again_and_again_nothing_is_lost_doubled_early_or_unconditional()
         verdict.too_close.len(),
         verdict.overlapping.len(),
     );
-    println!("{proof}");
     assert!(log.len() > size.feeds * 5, "the run was not busy: {} requests", log.len());
     assert!(missing.is_empty(), "missing: {missing:?}");
     assert!(doubled.is_empty(), "doubled: {doubled:?}");

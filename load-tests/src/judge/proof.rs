@@ -4,7 +4,7 @@
 //! A gate's call takes effect at one moment between its begin and its answer. The checker looks for moments of all calls at a host
 //! that keep the gap and never have two permits at once; if there are none, a promise was broken. Only the clock's resolution is
 //! allowed for, no noise. It is for hosts with one request at a time and without bursts. Their grants take effect in the order of
-//! their answers: a permit cannot be over before its holder knows of it.
+//! their answers: a permit cannot end before its holder knows of it.
 //!
 //! A poll may be repeated early only if its result was not stored, for one of the reasons in [`Cause`]. Each [`Excuse`] names the one
 //! request and what cut it.
@@ -191,7 +191,7 @@ impl<'a> Checker<'a> {
                 Some(poll) => poll.request = Some(record),
                 None => {
                     let (number, target, wall) = (record.number, record.target(), record.wall);
-                    let why = format!("request {number} for {target} at {wall} has no grant of its own");
+                    let why = format!("request {number} for {target} at {wall} has no separate grant");
                     self.blame(Broken::Ungranted, why);
                 }
             }
@@ -199,8 +199,8 @@ impl<'a> Checker<'a> {
         polls
     }
 
-    /// Returns from when on a permit is certainly not in use any more, at the earliest.
-    fn is_over(&self, grant: &Grant) -> Timestamp {
+    /// Returns the earliest time at which a permit can have ended.
+    fn end_of(&self, grant: &Grant) -> Timestamp {
         let released = grant.releases.first().map_or(grant.deadline, |release| release.began.min(grant.deadline));
         match (self.promises.memory, self.history.killed[grant.process]) {
             (Memory::OfProcess, Some(killed)) => released.min(killed),
@@ -221,7 +221,7 @@ impl<'a> Checker<'a> {
             let gap = (self.promises.gap)(address);
             let mut starts = Starts { gap, last: None, free: Timestamp::EPOCH };
             for grant in grants {
-                starts.place(grant, self.is_over(grant), &mut self.proof.broken);
+                starts.place(grant, self.end_of(grant), &mut self.proof.broken);
             }
         }
     }
@@ -252,8 +252,8 @@ impl<'a> Checker<'a> {
             for (place, first) in polls.iter().enumerate() {
                 let Some(second) = polls.get(place + 1) else { continue };
                 let (before, next) = (first.grant, second.grant);
-                if self.is_over(before) > next.at && self.is_over(next) > before.at {
-                    self.blame(Broken::FeedOverlap, format!("{} while {} is not over", Named(next), Named(before)));
+                if self.end_of(before) > next.at && self.end_of(next) > before.at {
+                    self.blame(Broken::FeedOverlap, format!("{} while {} has not ended", Named(next), Named(before)));
                 }
                 for later in &polls[place + 1..] {
                     self.check_regrant(before, later.grant);
@@ -356,13 +356,13 @@ struct Starts<'a> {
     gap: Duration,
     /// The last grant, and the earliest moment at which it can have been given.
     last: Option<(&'a Grant, Timestamp)>,
-    /// When all permits so far are over, at the earliest.
+    /// The earliest time at which all permits so far can have ended.
     free: Timestamp,
 }
 
 impl<'a> Starts<'a> {
     /// Finds the earliest moment for the next start.
-    fn place(&mut self, grant: &'a Grant, over: Timestamp, broken: &mut Vec<(Broken, String)>) {
+    fn place(&mut self, grant: &'a Grant, end: Timestamp, broken: &mut Vec<(Broken, String)>) {
         let mut earliest = grant.asked.max(self.free);
         if self.free > grant.at {
             let why = format!("{} while an earlier permit of the host lasts until {}", Named(grant), self.free);
@@ -384,7 +384,7 @@ impl<'a> Starts<'a> {
             earliest = earliest.max(allowed);
         }
         self.last = Some((grant, earliest.min(grant.at)));
-        self.free = self.free.max(over);
+        self.free = self.free.max(end);
     }
 }
 

@@ -119,7 +119,7 @@ fn polls_that_keep_every_promise_need_no_excuse() {
 }
 
 #[test]
-fn a_request_needs_a_grant_of_its_own_that_was_given_before() {
+fn a_request_needs_a_separate_grant_that_was_given_before() {
     let broken = |log: &[Record]| Case::default().broken(vec![grant(9, 10, 1).released(30)], log);
     assert_eq!(broken(&[request(0, 1, 8)]), [] as [Broken; 0], "clocks are read in milliseconds");
     assert_eq!(broken(&[request(0, 1, 7)]), [Broken::Ungranted]);
