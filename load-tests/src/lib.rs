@@ -51,7 +51,9 @@ pub mod simulate;
 pub mod tls;
 pub mod usage;
 
-pub use judge::{Fault, Rules, ScoreCard, StallWatch, Stalls, Violation, judge};
+pub use judge::{
+    Fault, GateLog, Memory, Promises, Proof, Rules, ScoreCard, StallWatch, Stalls, Violation, judge, prove,
+};
 pub use names::Names;
 pub use origin::bodies::{self, Coding};
 pub use origin::feed::{Conditions, Feed, Format, Item, Pace, Stamp, Tag};

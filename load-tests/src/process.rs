@@ -5,6 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::judge::{GateLog, Watched};
+
 /// How long it may take to start, or to end: far more than a loaded machine needs.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -13,23 +15,33 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 pub struct Process {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
+    watched: Watched,
 }
 
 impl Process {
     /// Starts a command, without input and output; what it writes to stderr is collected.
     pub fn start(command: &mut Command) -> Self {
+        Self::start_watched(command, &GateLog::default())
+    }
+
+    /// The same, except that what it writes about the host gate goes into this log.
+    pub fn start_watched(command: &mut Command, gate: &GateLog) -> Self {
         let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut child = started.unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&lines);
+        let (seen, watched) = (Arc::clone(&lines), gate.watch());
+        let watching = watched.clone();
         let stderr = child.stderr.take().map(BufReader::new);
         // A full pipe would block its writer.
         std::thread::spawn(move || {
             for line in stderr.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
-                seen.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                if !watching.takes(&line) {
+                    seen.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                }
             }
+            watching.read();
         });
-        Process { child, lines }
+        Process { child, lines, watched }
     }
 
     /// Waits until it says where it listens; returns `http://127.0.0.1:PORT`.
@@ -72,9 +84,13 @@ impl Process {
 
     /// kill -9.
     pub fn kill(&mut self) {
+        if self.is_alive() {
+            self.watched.kill();
+        }
         // It may already have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        self.watched.end();
     }
 
     /// Sends SIGTERM, and waits for a clean exit.
@@ -91,6 +107,7 @@ impl Process {
             std::thread::sleep(LOOK_EVERY);
         }
         let clean = self.child.wait().is_ok_and(|status| status.success());
+        self.watched.end();
         assert!(clean, "the program ended with an error:\n{}", self.stderr());
     }
 

@@ -24,6 +24,7 @@ use common::time::{Clock, ClockWatch, SteadyClock, Timestamp};
 use tokio::time::Instant;
 
 use crate::fetch::{FetchFeed, Fetched, Hops};
+use crate::log;
 
 /// Works jobs.
 pub struct Poller {
@@ -149,8 +150,11 @@ impl Poller {
             Ok(Polled::Report(Box::new(report(job, started, Fetched::unasked(outcome))), held))
         };
         match acquired {
-            // Only now does the fetch begin: the way to the gate may have been long.
-            Acquired::Granted(permit) => Ok(self.fetch(job, login.as_ref(), permit, &clock, deadline).await),
+            Acquired::Granted(permit) => {
+                // Only now does the fetch begin: the way to the gate may have been long.
+                log::granted(&request, started, clock.now());
+                Ok(self.fetch(job, login.as_ref(), permit, &clock, deadline).await)
+            }
             Acquired::Reported => Ok(Polled::Nothing),
             Acquired::Suspect(needed) => Ok(Polled::Suspect(needed)),
             Acquired::NotNow { until } => report(Outcome::Deferred { until }, None),
@@ -268,13 +272,22 @@ impl Poller {
     }
 
     async fn release_for(&self, held: &PendingRelease, remembered: Duration) -> Result<(), GateError> {
+        let released = self.try_release(held, remembered).await;
+        let log = if released.is_ok() { log::released } else { log::unreleased };
+        log(&held.permit, self.clock.now());
+        released
+    }
+
+    async fn try_release(&self, held: &PendingRelease, remembered: Duration) -> Result<(), GateError> {
         let now = self.watch.agree(&*self.clock, self.gate.check(&*self.clock)).await?;
         if let Some(hold) = &held.hold {
             self.gate.hold(std::slice::from_ref(hold), now).await?;
         }
         let remember_until = held.reported.then_some(now.after(remembered));
         let next_start_in = held.last_start.map(|(sent, gap)| gap.saturating_sub(sent.elapsed()));
-        self.gate.release(&held.permit, Release { remember_until, next_start_in }, now).await
+        let release = Release { remember_until, next_start_in };
+        log::releasing(&held.permit, &release, now);
+        self.gate.release(&held.permit, release, now).await
     }
 
     fn lease(&self) -> Duration {

@@ -1,15 +1,18 @@
 //! A fleet as a separate process, and access to its store while it is stopped.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::feed::Feed;
+use common::time::{Clock, SystemClock, Timestamp};
 use common::url::FeedId;
 pub(crate) use load_tests::process::PATIENCE;
 use load_tests::process::Process;
-use load_tests::{Origin, StallWatch};
+use load_tests::{GateLog, Memory, Origin, Promises, Proof, Record, StallWatch, prove};
 use store::sqlite::SqliteStore;
 use store::{Events, Feeds};
 use store::{FeedQuery, StoredEntry};
@@ -33,6 +36,8 @@ pub(crate) fn watch_stalls(origin: &Origin) -> StallWatch {
 pub(crate) struct Home {
     folder: tempfile::TempDir,
     environment: Vec<(String, String)>,
+    /// What its fleets did at the host gate, if their log shows it (`gate=trace`).
+    pub(crate) gate: GateLog,
 }
 
 /// A running `feedfleet run`.
@@ -59,7 +64,7 @@ impl Home {
     pub(crate) fn written(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("config.toml"), config).unwrap();
-        Home { folder, environment: Vec::new() }
+        Home { folder, environment: Vec::new(), gate: GateLog::default() }
     }
 
     /// Sets a variable of the program's environment.
@@ -106,7 +111,7 @@ impl Home {
             arguments.extend(["--set", "policy.hot_minutes=false"]);
         }
         arguments.extend(sources);
-        let mut process = Process::start(&mut self.command(&arguments));
+        let mut process = Process::start_watched(&mut self.command(&arguments), &self.gate);
         let api = process.address();
         Fleet { process, api, client: client() }
     }
@@ -168,6 +173,44 @@ impl Home {
         );
         connection.close().await.unwrap();
         verdict
+    }
+}
+
+/// The polls whose results the store had whenever a process was dead, and the feeds' paths.
+#[derive(Default)]
+pub(crate) struct Stored {
+    polls: HashMap<(i64, Timestamp), Timestamp>,
+    paths: HashMap<i64, String>,
+}
+
+impl Stored {
+    /// Adds the last poll of a feed.
+    pub(crate) fn add(&mut self, feed: &Feed) {
+        self.paths.insert(feed.id.0, feed.url.as_url().path().to_owned());
+        self.polls.extend(feed.state.last_polled.map(|polled| ((feed.id.0, polled), SystemClock.now())));
+    }
+
+    /// Proves from the history of the gate that every promise was kept. To be called when no fleet runs.
+    pub(crate) fn prove(
+        &self,
+        home: &Home,
+        log: &[Record],
+        gap: &dyn Fn(SocketAddr) -> Duration,
+        floor: Duration,
+    ) -> Proof {
+        let promises = Promises {
+            paths: &self.paths,
+            gap,
+            floor,
+            hold_ceiling: Duration::MAX,
+            memory: Memory::OfProcess,
+            stored: &self.polls,
+            losses: &[],
+            rollbacks: &[],
+        };
+        let proof = prove(&home.gate.history(), log, &promises);
+        println!("{proof}");
+        proof
     }
 }
 

@@ -3,6 +3,8 @@
 //!
 //! Between two runs the test reads the store; the next run is judged by what was committed. A fetch that was not
 //! committed when its process was killed may be repeated once: it shows as a poll whose due time is still the old one.
+//!
+//! Starts are judged by the history of the gate's grants, to the millisecond. The origin sees arrivals, and confirms them roughly.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -13,7 +15,7 @@ use common::time::Timestamp;
 use common::url::FeedUrl;
 use load_tests::{Format, Origin, Pace, Record, Script, Stalls, loopback};
 
-use crate::harness::{Home, PATIENCE, watch_stalls};
+use crate::harness::{Home, PATIENCE, Stored, watch_stalls};
 
 /// The size: a short form among all tests, the long one in `dev/soak`.
 struct Size {
@@ -40,7 +42,7 @@ impl Size {
 /// The minimum time between two polls of a feed.
 const INTERVAL: Duration = Duration::from_secs(2);
 const GAP: Duration = Duration::from_millis(500);
-/// Intervals and gaps are kept between starts, but the origin sees arrivals, and the first of two may be late on a
+/// What the origin sees confirms the history of the gate, but it sees arrivals, and the first of two may be late on a
 /// loaded machine: by `INTERVAL_NOISE` with a new connection, and by `GAP_NOISE` for the last step onto the network, besides
 /// stalls. A real violation would arrive without any distance.
 const INTERVAL_NOISE: Duration = Duration::from_millis(1500);
@@ -65,6 +67,8 @@ match = "127.0.0.1"
 gap = "1500ms"
 [worker]
 concurrency = 64
+[log]
+level = "info,gate=trace"
 "#;
 
 fn gap_of(host: std::net::SocketAddr) -> Duration {
@@ -105,8 +109,9 @@ fn path_of(url: &FeedUrl) -> String {
     url.as_url().path().to_owned()
 }
 
-async fn committed(home: &Home) -> HashMap<String, Committed> {
+async fn committed(home: &Home, stored: &mut Stored) -> HashMap<String, Committed> {
     let remember = |feed: Feed| {
+        stored.add(&feed);
         let next_due = feed.next_due.expect("every feed of this origin is live");
         (path_of(&feed.url), Committed { next_due, has_validators: !feed.validators.is_empty() })
     };
@@ -169,7 +174,7 @@ async fn killed_again_and_again_nothing_is_lost_doubled_early_or_unconditional()
     let home = Home::new(CONFIG);
     let opml = home.opml(urls);
     let mut draw = Draw(20_261_120);
-    let mut verdict = Verdict::default();
+    let (mut verdict, mut stored) = (Verdict::default(), Stored::default());
     let mut before = HashMap::new();
     let mut judged = 0;
     for kill in 0..size.kills {
@@ -184,7 +189,7 @@ async fn killed_again_and_again_nothing_is_lost_doubled_early_or_unconditional()
         judge_run(&log[judged..], &before, &stalls.seen(), &mut verdict);
         judged = log.len();
         assert_eq!(home.integrity().await, "ok", "after kill {kill}");
-        before = committed(&home).await;
+        before = committed(&home, &mut stored).await;
         assert_eq!(before.len(), size.feeds, "after kill {kill}");
         if kill % 10 == 9 {
             println!("{} of {} kills, {} requests", kill + 1, size.kills, log.len());
@@ -210,6 +215,7 @@ async fn killed_again_and_again_nothing_is_lost_doubled_early_or_unconditional()
     let stalls = stalls.seen();
     judge_run(&log[judged..], &before, &stalls, &mut verdict);
     judge_hosts(&log, &stalls, &mut verdict);
+    let proof = stored.prove(&home, &log, &gap_of, INTERVAL);
 
     let feeds = home.feeds().await;
     let (mut missing, mut doubled) = (Vec::new(), Vec::new());
@@ -241,6 +247,7 @@ async fn killed_again_and_again_nothing_is_lost_doubled_early_or_unconditional()
     assert!(log.len() > size.feeds * 5, "the run was not busy: {} requests", log.len());
     assert!(missing.is_empty(), "missing: {missing:?}");
     assert!(doubled.is_empty(), "doubled: {doubled:?}");
+    proof.assert_holds();
     assert!(verdict.early.is_empty(), "early: {:?}", verdict.early);
     assert!(verdict.unconditional.is_empty(), "unconditional: {:?}", verdict.unconditional);
     assert!(verdict.too_close.is_empty(), "too close: {:?}", verdict.too_close);

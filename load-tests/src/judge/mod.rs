@@ -5,22 +5,28 @@
 //! requests. If the log cannot show how a client had to interpret a response (a 200 that is not a scripted feed), both
 //! interpretations are allowed.
 //!
-//! A kill -9 may cost one repetition for each fetch that was in flight, or answered but not yet committed:
-//! [`Rules::kills`].
+//! A kill -9 may cost one repetition for each fetch that was in flight, or answered but not yet committed. The checker of histories
+//! ([`prove`]) names these requests: [`Rules::undone`].
 //!
 //! It does not judge whether every item arrived: compare a store with [`Origin::truth`](crate::Origin::truth) for that.
 //! It does not know about pings and manual refreshes: exclude those from a run that is judged for early polls.
 
 mod card;
 mod conditions;
+mod history;
 mod manners;
 mod pace;
+mod proof;
+#[cfg(test)]
+mod proof_tests;
 mod rules;
 mod stalls;
 
 use std::collections::BTreeMap;
 
 pub use card::{Fault, ScoreCard, Violation};
+pub use history::{GateLog, Grant, History, Release, Watched};
+pub use proof::{Broken, Cause, Excuse, Memory, Promises, Proof, prove};
 pub use rules::Rules;
 pub use stalls::{StallWatch, Stalls};
 

@@ -1,6 +1,6 @@
 //! The politeness rules of a run.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use common::time::Timestamp;
@@ -33,7 +33,9 @@ pub struct Rules {
     pub retry_after_ceiling: Duration,
     /// How long one throttled path holds its whole host, until a second one of that host is also throttled.
     pub single_hold_ceiling: Duration,
-    /// When the client was killed.
+    /// Numbers of the requests whose results the client may not know, as a [`Proof`](super::Proof) names them.
+    pub undone: BTreeSet<usize>,
+    /// When a client without a history was killed: any fetch in flight then, or just answered, may be undone.
     pub kills: Vec<Timestamp>,
     /// How long after a response's end a client may still be committing it when it is killed.
     pub commit_window: Duration,
@@ -55,6 +57,7 @@ impl Default for Rules {
             freshness_ceiling: Duration::from_secs(24 * 3600),
             retry_after_ceiling: Duration::from_secs(30 * 24 * 3600),
             single_hold_ceiling: Duration::from_secs(3600),
+            undone: BTreeSet::new(),
             kills: Vec::new(),
             commit_window: Duration::from_secs(1),
         }
@@ -71,8 +74,11 @@ impl Rules {
         early > self.slack && early > self.slack + self.stalls.before(record.start)
     }
 
-    /// Returns whether a kill may have undone this fetch: it was in flight, or just answered.
+    /// Returns whether the client may not know the result of this fetch: the history says so, or a kill may have undone it.
     pub(super) fn may_be_undone(&self, record: &Record) -> bool {
+        if self.undone.contains(&record.number) {
+            return true;
+        }
         let from = record.wall.before(self.slack + self.stalls.before(record.start));
         let until = record.end.map(|end| record.wall.after(end.saturating_sub(record.start) + self.commit_window));
         self.kills.iter().any(|kill| *kill >= from && until.is_none_or(|until| *kill <= until))

@@ -261,8 +261,17 @@ impl Log {
         }
     }
 
+    /// Returns the wall time of a moment since the start, by the clock that other processes of the machine read. Counted from the start
+    /// it would drift from theirs, because a wall clock is adjusted while it runs.
+    fn wall(&self, since_start: Duration) -> Timestamp {
+        match &self.time {
+            Time::Real(started) => SystemClock.now().before(started.elapsed().saturating_sub(since_start)),
+            Time::Given(_) => self.started_wall.after(since_start),
+        }
+    }
+
     pub(super) fn begin(&self, begin: Begin) -> usize {
-        let start = begin.first_byte;
+        let (start, wall) = (begin.first_byte, self.wall(begin.first_byte));
         let mut records = self.records();
         let number = records.all.len();
         records.by_path.entry(Arc::clone(&begin.path)).or_default().push(number);
@@ -273,7 +282,7 @@ impl Log {
             peer: begin.peer,
             path: begin.path,
             start,
-            wall: self.started_wall.after(start),
+            wall,
             end: None,
             status: None,
             body_bytes: 0,

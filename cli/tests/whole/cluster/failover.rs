@@ -1,5 +1,6 @@
 //! What failovers of all three servers have in common: the load, how often and how long, and what holds at the end.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::time::Timestamp;
@@ -34,12 +35,12 @@ pub(super) fn back_within() -> Duration {
 
 /// Lets the fleet run for a while, and stops it: every feed is polled, every entry stored once, no report accepted
 /// twice, no hold broken, and the consumer, which follows the first of the roles, has every event once and in order.
-/// The workers are the last two roles.
+/// The workers are the last two roles. The gate lost what it knew last at the moments of `gate_lost`.
 pub(super) async fn assert_nothing_lost(
     load: &Load,
     mut roles: Vec<Role>,
     database: &PgPool,
-    troubled: &[Timestamp],
+    gate_lost: &[Timestamp],
     consumer: &Consumer,
 ) {
     let (truth, settled) = (load.truth(), now());
@@ -63,7 +64,7 @@ pub(super) async fn assert_nothing_lost(
         "{} requests, of which {throttled} were throttled, {reports} accepted reports, {} events; without allowance: {:?}",
         log.len(),
         events.len(),
-        load.manners(&log, &[])
+        load.manners(&log, BTreeSet::new())
     );
     assert_eq!((lost.len(), doubled, twice), (0, 0, 0), "{lost:?}");
     assert!(
@@ -76,5 +77,7 @@ pub(super) async fn assert_nothing_lost(
     let last: Vec<Record> = log.iter().filter(|record| record.wall >= settled).cloned().collect();
     let silence = load.longest_silence(&last, until);
     assert!(silence <= load.size.longest_gap() + load.size.hold(), "{silence:?}");
-    load.manners(&log, troubled).assert_clean();
+    let proof = load.prove(&log, database, gate_lost, &[]).await;
+    proof.assert_holds();
+    load.manners(&log, proof.undone()).assert_clean();
 }

@@ -14,7 +14,7 @@ use super::consumers::{Consumer, event_seqs};
 use super::failover::{self, back_within, rounds};
 use super::harness::{Kind, Role, Servers, Urls, address};
 use super::load::{Load, Size, now};
-use super::recovery::{moments_of_trouble, until_usual_rate};
+use super::recovery::until_usual_rate;
 use crate::harness::PATIENCE;
 
 /// Smaller than of the other servers, as the consumer reads all events. The trouble is how long a standby lags when it is promoted.
@@ -135,7 +135,7 @@ async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
     consumer.start(&[&roles[0].address()]);
     load.warm_up().await;
 
-    let mut troubled: Vec<Timestamp> = Vec::new();
+    let mut store_lost: Vec<Timestamp> = Vec::new();
     let mut times = Vec::new();
     for number in 0..count {
         // Kills and partitions, to synchronous and lagging ones: all four within four rounds.
@@ -151,8 +151,8 @@ async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
         let took = recovered.since(promoted);
         let epoch = load.cluster.store.events(0, 1).await.unwrap().epoch;
         assert_ne!(epoch, before, "{round:?}");
-        // As with a kill: a poll whose report was not stored, or whose result was lost, may be repeated.
-        troubled.extend(moments_of_trouble(&size, begun, recovered));
+        // What the standby did not have yet, and what the former primary stored alone.
+        store_lost.extend([begun, promoted]);
         let stood = longest_stand(&load.origin.log(), begun);
         println!("{round:?}: usual rate {took:?} after the promotion; no request at all for at most {stood:?}");
         times.push(took);
@@ -180,7 +180,8 @@ async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
     let (twice, reports) = load.cluster.versions_reached_twice(&database).await;
     load.cluster.assert_well_counted(&database).await;
     let feeds = load.cluster.feeds().await.len();
-    let manners = load.manners(&log, &troubled);
+    let proof = load.prove(&log, &database, &[], &store_lost).await;
+    let manners = load.manners(&log, proof.undone());
     let last: Vec<_> = log.iter().filter(|record| record.wall >= settled).cloned().collect();
     let silence = load.longest_silence(&last, until);
     println!("{count} failovers; usual rate after {times:?}; {} requests, {reports} accepted reports", log.len());
@@ -195,5 +196,6 @@ async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
     assert!(log.iter().any(|record| record.status == Some(429)), "no host was held");
     assert!(silence <= size.longest_gap() + size.hold(), "{silence:?}");
     assert!(times.iter().all(|took| *took <= back_within()), "{times:?}");
+    proof.assert_holds();
     manners.assert_clean();
 }

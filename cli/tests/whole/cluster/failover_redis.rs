@@ -16,7 +16,7 @@ use super::consumers::Consumer;
 use super::failover::{LONG, SHORT, assert_nothing_lost, back_within, rounds};
 use super::harness::{Kind, Role, Servers, Urls};
 use super::load::{Load, Size, now};
-use super::recovery::{moments_of_trouble, until_usual_rate};
+use super::recovery::until_usual_rate;
 use crate::harness::PATIENCE;
 
 const SHARDS: u16 = 16;
@@ -195,7 +195,7 @@ async fn masters_are_lost(mut group: Group) {
     consumer.start(&[&roles[0].address()]);
     load.warm_up().await;
 
-    let (mut troubled, mut slowest) = (Vec::new(), Duration::ZERO);
+    let (mut gate_lost, mut slowest) = (Vec::new(), Duration::ZERO);
     let (rounds, losses) = (rounds(SHORT_LOSSES), group.losses());
     for round in 0..rounds {
         until_open(&mut roles[..2]).await;
@@ -209,12 +209,12 @@ async fn masters_are_lost(mut group: Group) {
             until_named(&mut roles[0], group.port(lost)).await;
         }
         tokio::task::block_in_place(|| group.wait_for_another(lost, slot));
+        gate_lost.extend([begun, now()]);
         let (elected, meanwhile) = (clock.elapsed(), load.origin.request_count() - requests);
         let back = until_usual_rate(&load).await;
         if matches!(loss, Loss::CutOff | Loss::HalfSplit | Loss::Split) {
             tokio::task::block_in_place(|| group.assert_fenced(lost));
         }
-        troubled.extend(moments_of_trouble(&size, begun, now()));
         slowest = slowest.max(back);
         println!(
             "{}. server {lost} {loss:?}: another master after {elected:?} and {meanwhile} requests, usual rate {back:?} later",
@@ -230,7 +230,7 @@ async fn masters_are_lost(mut group: Group) {
         load.until_stored().await;
     }
     println!("{rounds} failovers, usual rate after at most {slowest:?}");
-    assert_nothing_lost(&load, roles, &database, &troubled, &consumer).await;
+    assert_nothing_lost(&load, roles, &database, &gate_lost, &consumer).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

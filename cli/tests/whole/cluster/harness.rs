@@ -1,6 +1,5 @@
 //! A cluster as processes: schedulers and workers with real servers, which a test can kill, stop and start.
 
-use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -12,6 +11,7 @@ use common::feed::Feed;
 use common::host::HostRules;
 use common::policy::{Audience, Category};
 use common::time::{Clock, SystemClock};
+use load_tests::GateLog;
 use load_tests::process::Process;
 use load_tests::proxy::FaultProxy;
 use rand::RngExt;
@@ -206,6 +206,8 @@ pub(crate) struct Cluster {
     pub(crate) store: PostgresStore,
     /// `api.drain` of the schedulers: none, because nothing is in front of them.
     pub(crate) drain: Duration,
+    /// What its workers did at the host gate, if their log shows it (`gate=trace`).
+    pub(crate) gate: GateLog,
 }
 
 /// A running role. Killed when dropped.
@@ -225,7 +227,8 @@ impl Cluster {
     pub(crate) async fn named(namespace: String, servers: &Servers, urls: Urls, config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = PostgresStore::open(&ServerConfig::at(&servers.postgres), &namespace).await.unwrap();
-        let cluster = Cluster { folder, namespace, urls, store, drain: Duration::ZERO };
+        let (drain, gate) = (Duration::ZERO, GateLog::default());
+        let cluster = Cluster { folder, namespace, urls, store, drain, gate };
         cluster.configure(config);
         cluster
     }
@@ -317,7 +320,7 @@ impl Cluster {
             }
             command.env("FEEDFLEET_STORE__URL", &urls.store).env("FEEDFLEET_SCHEDULE__URL", &urls.redis);
         }
-        Role { kind, process: Process::start(&mut command) }
+        Role { kind, process: Process::start_watched(&mut command, &self.gate) }
     }
 
     /// Returns every feed.
@@ -344,45 +347,6 @@ impl Cluster {
             }
             entries.extend(page.items);
         }
-    }
-
-    /// Makes the database record each version that a feed reaches, whichever process writes it: a version that is
-    /// reached twice was reported and accepted twice.
-    pub(crate) async fn watch_versions(&self, database: &sqlx::PgPool) {
-        let schema = &self.namespace;
-        let mut text = String::new();
-        write!(
-            text,
-            r#"CREATE TABLE "{schema}".reached (feed bigint, version bigint);
-            CREATE FUNCTION "{schema}".reach() RETURNS trigger LANGUAGE plpgsql AS
-                $$ BEGIN INSERT INTO "{schema}".reached VALUES (new.id, new.version); RETURN new; END $$;
-            CREATE TRIGGER reach AFTER UPDATE ON "{schema}".feeds FOR EACH ROW
-                WHEN (old.version IS DISTINCT FROM new.version) EXECUTE FUNCTION "{schema}".reach()"#
-        )
-        .unwrap();
-        sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(database).await.unwrap();
-    }
-
-    /// Compares the counters of feeds with a recount; nothing may write in the meantime.
-    pub(crate) async fn assert_well_counted(&self, database: &sqlx::PgPool) {
-        let mut on = database.acquire().await.unwrap().detach();
-        let here = sqlx::AssertSqlSafe(format!(r#"SET search_path TO "{}""#, self.namespace));
-        sqlx::query(here).execute(&mut on).await.unwrap();
-        let counted = "SELECT kind, name, sum(feeds)::bigint FROM \
-                       (SELECT * FROM feed_counts UNION ALL SELECT * FROM feed_count_changes) AS counted \
-                       GROUP BY kind, name HAVING sum(feeds) <> 0 ORDER BY 1, 2";
-        let recount = include_str!("../../../../scheduler/store/src/conformance/recount.sql");
-        let counted: Vec<(String, String, i64)> = sqlx::query_as(counted).fetch_all(&mut on).await.unwrap();
-        let right: Vec<(String, String, i64)> = sqlx::query_as(recount).fetch_all(&mut on).await.unwrap();
-        assert!(!right.is_empty(), "there is no feed to count");
-        assert_eq!(counted, right, "the counters are wrong");
-    }
-
-    /// Returns the number of versions that were reached twice, and the number of all versions.
-    pub(crate) async fn versions_reached_twice(&self, database: &sqlx::PgPool) -> (i64, i64) {
-        let schema = &self.namespace;
-        let text = format!(r#"SELECT count(*) - count(DISTINCT (feed, version)), count(*) FROM "{schema}".reached"#);
-        sqlx::query_as(sqlx::AssertSqlSafe(text)).fetch_one(database).await.unwrap()
     }
 }
 

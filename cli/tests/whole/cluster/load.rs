@@ -1,12 +1,16 @@
 //! A load for a cluster: feeds on many hosts of a scripted origin, and the evaluation of its log.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use common::feed::Feed;
 use common::time::{Clock, SystemClock, Timestamp};
-use load_tests::{Fault, Format, Origin, Pace, Record, Rules, Script, StallWatch, Stalls, judge, loopback};
+use load_tests::{
+    Fault, Format, Memory, Origin, Pace, Promises, Proof, Record, Rules, Script, StallWatch, Stalls, judge, loopback,
+    prove,
+};
 
+use sqlx::PgPool;
 use store::Events;
 
 use super::harness::{Cluster, Servers, Urls};
@@ -45,11 +49,6 @@ impl Size {
     /// Returns how long a host is held that throttles, if any does.
     pub(crate) fn hold(&self) -> Duration {
         Duration::from_secs(self.interval.mul_f64(1.5).as_secs())
-    }
-
-    /// Returns the time after which a feed is claimed again whose job or report was lost.
-    pub(crate) fn lease(&self) -> Duration {
-        self.queue_lease().max(self.fetch_lease())
     }
 
     fn queue_lease(&self) -> Duration {
@@ -100,7 +99,7 @@ claim_lease = {claim_lease}
 queue_lease = {queue_lease}
 fetch_lease = {fetch_lease}
 [log]
-level = "info"
+level = "info,gate=trace"
 [fetch]
 allow_networks = ["127.0.0.0/8"]
 allow_ports = ["1-65535"]
@@ -263,19 +262,47 @@ impl Load {
         (0..self.size.feeds).map(path).map(|path| (path.clone(), ids(&path))).collect()
     }
 
-    /// Judges the politeness of the requests from `from` on, given kills at `kills`.
-    pub(crate) fn manners(&self, log: &[Record], kills: &[Timestamp]) -> Manners {
+    /// Proves from the history of the gate that every promise was kept, and which polls were cut. `database` has recorded the polls
+    /// ([`Cluster::watch_versions`]). `gate_lost` and `store_lost` are moments at which these lost what they knew last. To be called when
+    /// the workers have ended.
+    pub(crate) async fn prove(
+        &self,
+        log: &[Record],
+        database: &PgPool,
+        gate_lost: &[Timestamp],
+        store_lost: &[Timestamp],
+    ) -> Proof {
+        let feeds = self.cluster.feeds().await;
+        let paths = feeds.into_iter().map(|feed| (feed.id.0, feed.url.as_url().path().to_owned())).collect();
+        let promises = Promises {
+            paths: &paths,
+            gap: &|_| self.size.gap,
+            floor: self.size.interval,
+            hold_ceiling: Rules::default().single_hold_ceiling,
+            memory: Memory::OfServer,
+            stored: &self.cluster.stored_polls(database).await,
+            losses: gate_lost,
+            rollbacks: store_lost,
+        };
+        let proof = prove(&self.cluster.gate.history(), log, &promises);
+        println!("{proof}");
+        proof
+    }
+
+    /// Judges the politeness of the requests; those in `undone` may be repeated.
+    pub(crate) fn manners(&self, log: &[Record], undone: BTreeSet<usize>) -> Manners {
+        self.judge(log, Rules { undone, ..Rules::default() })
+    }
+
+    /// The same for a fleet of which an older program is a part, which writes no history: each kill excuses what was near it.
+    pub(crate) fn manners_near_kills(&self, log: &[Record], kills: Vec<Timestamp>) -> Manners {
+        self.judge(log, Rules { kills, commit_window: Duration::from_secs(2), ..Rules::default() })
+    }
+
+    fn judge(&self, log: &[Record], rules: Rules) -> Manners {
         let stalls = self.stalls.seen();
         let crowded = crowded(log, self.size.gap, &stalls);
-        let rules = Rules {
-            floor: self.size.interval,
-            gap: self.size.gap,
-            slack: NOISE,
-            kills: kills.to_vec(),
-            commit_window: Duration::from_secs(2),
-            stalls,
-            ..Rules::default()
-        };
+        let rules = Rules { floor: self.size.interval, gap: self.size.gap, slack: NOISE, stalls, ..rules };
         let card = judge(log, &rules);
         let of = |fault| card.count(fault);
         Manners {

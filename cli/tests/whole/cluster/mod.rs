@@ -15,6 +15,7 @@ mod load;
 mod outages;
 mod privileges;
 mod readiness;
+mod recorded;
 mod recovery;
 mod relay;
 mod reload;

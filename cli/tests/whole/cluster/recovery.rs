@@ -1,9 +1,8 @@
-//! When a fleet has recovered from trouble, and what may be repeated because of it.
+//! When a fleet has recovered from trouble.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-use common::time::Timestamp;
 use load_tests::Record;
 use tokio::time::Instant;
 
@@ -51,11 +50,4 @@ fn overdue(load: &Load) -> Vec<String> {
     let is_late =
         |n: &usize| !polled.contains(path(*n).as_str()) && !held.contains(&load.origin.address(load.host_of(*n)));
     (0..size.feeds).filter(is_late).map(path).collect()
-}
-
-/// Returns the moments at which the report of a poll, or its result, may have been lost, so that the poll may be repeated: every half
-/// second from the beginning of the trouble until a lease after the fleet had recovered from it.
-pub(super) fn moments_of_trouble(size: &Size, begun: Timestamp, recovered: Timestamp) -> Vec<Timestamp> {
-    let until = recovered.after(size.lease());
-    (0_u32..).map(|n| begun.after(n * Duration::from_millis(500))).take_while(|moment| *moment <= until).collect()
 }

@@ -1,5 +1,6 @@
 //! Rolling restarts: every role is shut down gracefully and replaced, repeatedly, without effect on any origin.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::harness::{Kind, Role, Servers, Urls};
@@ -47,7 +48,7 @@ async fn rolling_restarts_abort_no_fetch_and_repeat_none() {
     let aborted = log.iter().filter(|record| load.is_aborted(record)).count();
     let (lost, doubled) = load.lost_and_doubled(&truth).await;
     let silence = load.longest_silence(&log, until);
-    let manners = load.manners(&log, &[]);
+    let manners = load.manners(&log, BTreeSet::new());
     println!(
         "{} requests during {rounds} rounds, {aborted} aborted, longest silence {silence:?}; {manners:?}",
         log.len() - before

@@ -96,7 +96,7 @@ async fn upgrade(older: &Path, round: usize) {
     let (lost, doubled) = load.lost_and_doubled(&truth).await;
     let (twice, _) = load.cluster.versions_reached_twice(&database).await;
     let silence = load.longest_silence(&log, until);
-    let manners = load.manners(&log, &kills);
+    let manners = load.manners_near_kills(&log, kills.clone());
     let first = if round.is_multiple_of(2) { "workers" } else { "schedulers" };
     println!(
         "round {}, {first} first: {} requests, {aborted} fetches aborted besides those of {} kills, {dead_letters} dead letters, \
