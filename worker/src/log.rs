@@ -34,8 +34,8 @@ pub(crate) fn report(report: &FetchReport) {
 /// which `load-tests` proves gaps, holds and single flight. Times are milliseconds since 1970 by the worker's clock.
 const GATE: &str = "gate";
 
-/// Logs a grant, before its request is sent: asked for at `asked`, known at `at`.
-pub(crate) fn granted(request: &AcquireRequest, asked: Timestamp, at: Timestamp) {
+/// Logs a grant, before its request is sent: asked for at `asked`, known at `at`. The report names `begun` as the fetch's start.
+pub(crate) fn granted(request: &AcquireRequest, asked: Timestamp, at: Timestamp, begun: Timestamp) {
     tracing::trace!(
         target: GATE,
         host = %request.host,
@@ -44,6 +44,7 @@ pub(crate) fn granted(request: &AcquireRequest, asked: Timestamp, at: Timestamp)
         nonce = request.nonce,
         asked = asked.millis(),
         at = at.millis(),
+        begun = begun.millis(),
         deadline = request.deadline.millis(),
         "granted"
     );

@@ -152,8 +152,9 @@ impl Poller {
         match acquired {
             Acquired::Granted(permit) => {
                 // Only now does the fetch begin: the way to the gate may have been long.
-                log::granted(&request, started, clock.now());
-                Ok(self.fetch(job, login.as_ref(), permit, &clock, deadline).await)
+                let begun = clock.now();
+                log::granted(&request, started, self.clock.now(), begun);
+                Ok(self.fetch(job, login.as_ref(), permit, &clock, begun, deadline).await)
             }
             Acquired::Reported => Ok(Polled::Nothing),
             Acquired::Suspect(needed) => Ok(Polled::Suspect(needed)),
@@ -221,9 +222,9 @@ impl Poller {
         login: Option<&Login>,
         permit: Permit,
         clock: &SteadyClock,
+        started: Timestamp,
         deadline: Timestamp,
     ) -> Polled {
-        let started = clock.now();
         // One snapshot for the whole fetch.
         let rules = self.rules.get();
         let limits = rules.limits_of(&job.host);

@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use tokio::sync::Mutex;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::address::Address;
 use super::error::ServerError;
@@ -77,6 +78,8 @@ struct Link {
     connection: MultiplexedConnection,
     /// The server's process, by Redis' own name for it.
     run: Arc<str>,
+    /// A call over it got no answer in time.
+    silent: CancellationToken,
 }
 
 impl Node {
@@ -102,7 +105,8 @@ impl Node {
     }
 
     /// Runs a script as [`Self::eval`] does, but waits for a first connection only: after a failed attempt or a timeout every
-    /// call fails immediately until a task has connected, so that a node that is away delays no call to the others.
+    /// call fails immediately until a task has connected, also those that wait for an answer already, so that a node that is away
+    /// delays no call to the others.
     pub(super) async fn eval_promptly<T: FromRedisValue>(
         self: &Arc<Self>,
         script: &Script,
@@ -110,7 +114,12 @@ impl Node {
         deadline: Instant,
     ) -> Result<T, ServerError> {
         let link = self.link_promptly(deadline).await?;
-        self.eval_over(link, script, fill, deadline).await
+        let silent = link.silent.clone();
+        tokio::select! {
+            biased;
+            answer = self.eval_over(link, script, fill, deadline) => answer,
+            () = silent.cancelled() => Err(self.silent()),
+        }
     }
 
     /// Sends a command, over a connection that is made as for [`Self::eval_promptly`]. An answer that comes too late closes
@@ -202,7 +211,7 @@ impl Node {
             Ok(Ok((connection, run))) => {
                 attempts.connections += 1;
                 attempts.failure = None;
-                let link = Link { number: attempts.connections, connection, run };
+                let link = Link { number: attempts.connections, connection, run, silent: CancellationToken::new() };
                 *self.state() = State { link: Some(link.clone()), trouble: None };
                 return Ok(link);
             }
@@ -218,8 +227,10 @@ impl Node {
     /// Forgets a connection that failed, and remembers the error if there is one, unless another connection took its place already.
     fn close(&self, number: u64, trouble: Option<ServerError>) {
         let mut state = self.state();
-        if state.link.take_if(|link| link.number == number).is_some() && trouble.is_some() {
+        let closed = state.link.take_if(|link| link.number == number);
+        if let (Some(link), Some(_)) = (closed, &trouble) {
             state.trouble = trouble;
+            link.silent.cancel();
         }
     }
 

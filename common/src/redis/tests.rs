@@ -12,6 +12,9 @@ use super::*;
 use crate::testing::Stalls;
 use crate::time::{ManualClock, SystemClock};
 
+/// More than any call needs, on a busy machine too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn ping() -> Script {
     Script::new("return 'pong'")
 }
@@ -42,6 +45,30 @@ async fn timed<T>(stalls: &Stalls, future: impl Future<Output = T>) -> (T, Durat
 /// Returns a client as the program has it, with little patience.
 fn hurried(private: &PrivateServer, namespace: &str) -> RedisServer {
     RedisServer::connect(&ServerConfig::at(&private.url()), namespace).unwrap()
+}
+
+#[tokio::test]
+async fn once_a_node_is_known_to_be_silent_no_call_waits_for_its_answer_any_longer() {
+    let private = PrivateServer::started(&[]);
+    let info = ::redis::Client::open(private.url()).unwrap().get_connection_info().clone();
+    let node =
+        Arc::new(Node::new(Address::server(info, TlsPaths::of(&ServerConfig::at(&private.url()))), Limits::default()));
+    let call = async |patience| {
+        node.eval_promptly::<String>(&ping(), &|_: &mut ScriptInvocation<'_>, _: &str| {}, Instant::now() + patience)
+            .await
+    };
+    call(PATIENCE).await.unwrap();
+    private.signal("STOP");
+    let begun = Instant::now();
+    let later = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        call(PATIENCE).await
+    };
+    let (first, second) = tokio::join!(call(Duration::from_secs(1)), later);
+    private.signal("CONT");
+    assert!(matches!(&first, Err(ServerError::Silent(_))), "{first:?}");
+    assert!(matches!(&second, Err(ServerError::Silent(_))), "{second:?}");
+    assert!(begun.elapsed() < PATIENCE, "the second call began while the first one waited");
 }
 
 #[tokio::test]

@@ -25,8 +25,10 @@ pub struct Grant {
     pub version: i64,
     /// Just before the gate was asked.
     pub asked: Timestamp,
-    /// When the worker knew its answer, just before the request was sent. The report names the poll by this time.
+    /// When the worker knew its answer, just before the request was sent.
     pub at: Timestamp,
+    /// By what time the report names the poll: that of `at`, by a clock that runs steadily during the poll.
+    pub begun: Timestamp,
     /// When the permit expires.
     pub deadline: Timestamp,
     /// How often, and with what, it was released.
@@ -87,6 +89,7 @@ impl Line {
                     version: number("version")?,
                     asked: time("asked")?,
                     at,
+                    begun: time("begun")?,
                     deadline: time("deadline")?,
                     releases: Vec::new(),
                     unreleased: Vec::new(),
@@ -220,7 +223,7 @@ mod tests {
         let (first, second) = (log.watch(), log.watch());
         let at = "2026-11-22T12:00:00.123456Z";
         let granted = format!(
-            "{at} TRACE gate: granted host=127.0.0.1:80 feed=7 version=3 nonce=18446744073709551615 asked=1000 at=1001 deadline=9000"
+            "{at} TRACE gate: granted host=127.0.0.1:80 feed=7 version=3 nonce=18446744073709551615 asked=1000 at=1001 begun=1002 deadline=9000"
         );
         let released = "nonce=18446744073709551615 at=1500";
         assert!(second.takes(&granted));
@@ -248,6 +251,7 @@ mod tests {
             version: 3,
             asked: millis(1000),
             at: millis(1001),
+            begun: millis(1002),
             deadline: millis(9000),
             releases: vec![release],
             unreleased: vec![millis(1500)],

@@ -314,7 +314,7 @@ impl<'a> Checker<'a> {
     /// Returns whether the poll's result was stored before the next one was asked for.
     fn is_stored(&self, poll: &Grant, next: &Grant) -> bool {
         let same_process = poll.process == next.process && self.promises.memory == Memory::OfProcess;
-        let stored = self.promises.stored.get(&(poll.feed, poll.at));
+        let stored = self.promises.stored.get(&(poll.feed, poll.begun));
         same_process || stored.is_some_and(|stored| *stored <= next.asked)
     }
 

@@ -11,7 +11,7 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(1_790_000_000_000).after(Duration::from_millis(millis))
 }
 
-/// Grants of feed 1 at one host, each asked 1 ms before, with a life of 7 s.
+/// Grants of feed 1 at one host, with a life of 7 s. The reports name them by a time that is 1 ms later.
 fn grant(asked: u64, known: u64, version: i64) -> Grant {
     Grant {
         process: 0,
@@ -20,6 +20,7 @@ fn grant(asked: u64, known: u64, version: i64) -> Grant {
         version,
         asked: at(asked),
         at: at(known),
+        begun: at(known + 1),
         deadline: at(known + 7000),
         releases: Vec::new(),
         unreleased: Vec::new(),
@@ -73,7 +74,7 @@ impl Case {
     fn prove(&self, mut grants: Vec<Grant>, log: &[Record]) -> Proof {
         grants.sort_by_key(|grant| grant.at);
         let paths: HashMap<i64, String> = (1..=3).map(|feed| (feed, format!("/f{feed}"))).collect();
-        let stored = self.stored.iter().map(|(feed, poll, when)| ((*feed, at(*poll)), at(*when))).collect();
+        let stored = self.stored.iter().map(|(feed, poll, when)| ((*feed, at(*poll + 1)), at(*when))).collect();
         let promises = Promises {
             paths: &paths,
             gap: &|_| Duration::from_millis(500),

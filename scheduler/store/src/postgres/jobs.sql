@@ -2,7 +2,7 @@ SELECT id, version, url, sealed, category,
     CASE WHEN status = 'active' THEN next_due ELSE wake_at END AS next_due, wake_at, etag, last_modified, validators_url, content_hash, known,
     CASE WHEN strpos(state, '"head_first"') > 0 OR strpos(state, '"no_delta_until"') > 0
         OR strpos(state, '"signing"') > 0 THEN state END AS state, subscribers,
-    calm, detour, by_hand, archive, (SELECT epochs FROM store) AS epochs
+    calm, detour, by_hand, archive, (SELECT epochs FROM store WHERE one = 1) AS epochs
 FROM feeds
 WHERE id = ANY ($1)
     -- A feed that was retired is polled once after a ping.
