@@ -31,7 +31,7 @@ pub enum BackendError {
 }
 
 impl BackendError {
-    /// Returns whether only a part of the gate or the schedule is away, so that what concerns the others can go on.
+    /// Returns whether only a part of the gate or the schedule is away, so that what concerns the others continues.
     pub(crate) fn is_part_away(&self) -> bool {
         matches!(
             self,

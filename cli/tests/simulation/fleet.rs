@@ -133,8 +133,8 @@ impl Fleet {
         self.note(format!("{life} starts, its clock {ahead} ms off"));
         let clock: Arc<dyn Clock> = Arc::new(life.clock.clone());
         let process = match kind {
-            Kind::Scheduler => self.scheduler(life, clock),
-            Kind::Worker => self.worker(life, clock),
+            Kind::Scheduler => self.scheduler(life, &clock),
+            Kind::Worker => self.worker(life, &clock),
         };
         self.processes.push(process);
     }
@@ -178,7 +178,7 @@ impl Fleet {
         Arc::new(SeenQueue { line, queue, names, published, confirmed: |_, _| {} })
     }
 
-    fn scheduler(&self, life: Arc<Life>, clock: Arc<dyn Clock>) -> Process {
+    fn scheduler(&self, life: Arc<Life>, clock: &Arc<dyn Clock>) -> Process {
         let line = self.line(&life, Server::Store);
         let store: Arc<dyn Store> = Arc::new(SeenStore { line, server: Arc::clone(&self.world.store) });
         let line = self.line(&life, Server::Schedule);
@@ -190,16 +190,16 @@ impl Fleet {
             reports: self.reports(&life),
         };
         let metrics = Arc::new(Metrics::new());
-        let mut scheduler = Scheduler::new(&backends, &self.world.config, &metrics, &clock);
+        let mut scheduler = Scheduler::new(&backends, &self.world.config, &metrics, clock);
         let results = self.seeded(&scheduler.results);
         scheduler.intake.results = Arc::clone(&results);
         scheduler.results = results;
         let scheduler = Arc::new(scheduler);
         let quiet = scheduler.ops.quiet.clone();
         let exchange = SeenExchange(self.line(&life, Server::Queue));
-        let relay = self.relays.then(|| Relay::new(store, Box::new(exchange), &[], Arc::clone(&clock), metrics));
+        let relay = self.relays.then(|| Relay::new(store, Box::new(exchange), &[], Arc::clone(clock), metrics));
         let (world, running, stopping) = (Arc::clone(&self.world), Arc::clone(&scheduler), quiet.clone());
-        let (living, now) = (Arc::clone(&life), Arc::clone(&clock));
+        let (living, now) = (Arc::clone(&life), Arc::clone(clock));
         let task = tokio::spawn(async move {
             // As the role does: before any feed can be added.
             let _ = tokio::time::timeout(Duration::from_secs(2), running.reconciler.open_gate(now.now())).await;
@@ -242,13 +242,13 @@ impl Fleet {
         })
     }
 
-    fn worker(&self, life: Arc<Life>, clock: Arc<dyn Clock>) -> Process {
+    fn worker(&self, life: Arc<Life>, clock: &Arc<dyn Clock>) -> Process {
         let poller = Poller {
             fetcher: Box::new(Fetching { world: Arc::clone(&self.world), life: Arc::clone(&life) }),
             gate: self.gate(&life),
             rules: Arc::new(LiveRules::new(&self.world.config)),
             config: Arc::clone(&self.world.config),
-            clock: Arc::clone(&clock),
+            clock: Arc::clone(clock),
             metrics: Arc::new(Metrics::new()),
             secrets: Arc::default(),
             watch: ClockWatch::default(),

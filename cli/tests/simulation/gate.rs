@@ -217,7 +217,7 @@ impl GateUpkeep for Gate {
     }
 
     async fn open_new(&self, _: Timestamp) -> Result<(), GateError> {
-        let opened = self.call_seeing("open_new", |memory, seen, now| memory.open_new(seen, now)).await?;
+        let opened = self.call_seeing("open_new", server::Memory::open_new).await?;
         self.note_generation(opened);
         Ok(())
     }

@@ -23,7 +23,7 @@ pub struct Grant {
     pub feed: i64,
     /// The feed's version: it rises with every stored poll.
     pub version: i64,
-    /// Just before the gate was asked.
+    /// Just before the request to the gate.
     pub asked: Timestamp,
     /// When the worker knew its answer, just before the request was sent.
     pub at: Timestamp,
@@ -33,14 +33,14 @@ pub struct Grant {
     pub deadline: Timestamp,
     /// How often, and with what, it was released.
     pub releases: Vec<Release>,
-    /// When a release failed, or the gate could not be asked for one.
+    /// When a release failed, or none could be sent to the gate.
     pub unreleased: Vec<Timestamp>,
 }
 
 /// One release of a [`Grant`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// Just before the gate was told.
+    /// Just before it was sent to the gate.
     pub began: Timestamp,
     /// When the gate had confirmed it.
     pub confirmed: Option<Timestamp>,

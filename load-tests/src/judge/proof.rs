@@ -311,7 +311,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Returns whether the poll's result was stored before the next one was asked for.
+    /// Returns whether the poll's result was stored before the next one was requested.
     fn is_stored(&self, poll: &Grant, next: &Grant) -> bool {
         let same_process = poll.process == next.process && self.promises.memory == Memory::OfProcess;
         let stored = self.promises.stored.get(&(poll.feed, poll.begun));
@@ -324,7 +324,7 @@ impl<'a> Checker<'a> {
         other_process || self.promises.losses.iter().any(|loss| *loss >= before.at && *loss <= later.at)
     }
 
-    /// Returns why a poll may count for nothing when another request starts.
+    /// Returns why a poll may be without effect when another request starts.
     fn cause(&self, poll: &Grant, next: &Grant) -> Option<Cause> {
         if self.is_stored(poll, next) {
             return None;
