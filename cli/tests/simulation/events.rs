@@ -83,7 +83,7 @@ pub(crate) fn judge_events(world: &World, relays: bool) {
         events.iter().filter(|_| relays).find(|event| !announced.any(|other| other.is(event, &epochs)))
     {
         let (seq, feed) = (missing.seq, missing.feed_id);
-        wrong.push(format!("the exchange was not told of event {seq}, of feed {feed}, in its order"));
+        wrong.push(format!("the exchange did not receive event {seq} of feed {feed} in order"));
     }
     for what in wrong {
         judge.accuse(Rule::Lost, now, &what);

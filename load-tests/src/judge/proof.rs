@@ -369,7 +369,7 @@ impl<'a> Starts<'a> {
             broken.push((Broken::HostOverlap, why));
         }
         if let Some((last, at)) = self.last {
-            // The first release was before this start, or there was no room for it; a later one may have been at the same time.
+            // The first release was before this start: without it the host had no room. A later one may have been at the same time.
             let known = |(place, release): &(usize, &Release)| {
                 release.confirmed.is_some_and(|known| known <= if *place == 0 { grant.at } else { grant.asked })
             };

@@ -43,7 +43,7 @@ pub(super) async fn run(fetch: &mut Fetch<'_>) -> Outcome {
     }
 }
 
-/// Requests one URL after the other until there is no further one.
+/// Requests one URL after the other until none is left.
 async fn walk(fetch: &mut Fetch<'_>) -> Outcome {
     loop {
         let url = fetch.chain.current().clone();
@@ -139,7 +139,7 @@ fn follow(fetch: &mut Fetch<'_>, lead: Lead) -> bool {
     fetch.chain.lead_to(&lead.url, About { name: lead.name, page: lead.page, actor })
 }
 
-/// When the posts are no longer where they were last time, they are looked for once more from the feed's own URL on.
+/// When the posts have moved since the last poll, the search begins again at the feed's own URL.
 fn start_anew(fetch: &mut Fetch<'_>, outcome: &Outcome) -> bool {
     let missing =
         matches!(fetch.fetched.http_status, Some(404 | 410)) || outcome.failure() == Some(FailureKind::NotAFeed);

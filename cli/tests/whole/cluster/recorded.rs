@@ -51,7 +51,7 @@ impl Cluster {
         let recount = include_str!("../../../../scheduler/store/src/conformance/recount.sql");
         let counted: Vec<(String, String, i64)> = sqlx::query_as(counted).fetch_all(&mut on).await.unwrap();
         let right: Vec<(String, String, i64)> = sqlx::query_as(recount).fetch_all(&mut on).await.unwrap();
-        assert!(!right.is_empty(), "there is no feed to count");
+        assert!(!right.is_empty(), "no feeds to count");
         assert_eq!(counted, right, "the counters are wrong");
     }
 
