@@ -227,10 +227,14 @@ async fn a_stored_hold_that_a_part_could_not_take_is_put_on_it_as_soon_as_it_is_
         assert_eq!(fleet.ops.gate.held(now).await.unwrap(), 0, "it is still away");
         faults.part_away([]);
         until(async || fleet.ops.gate.held(now).await.unwrap() == 1).await;
-        stop.cancel();
     };
-    let (_, back) = tokio::join!(reconciled, tokio::time::timeout(Duration::from_secs(30), back));
-    back.expect("before the stored holds are loaded anyway");
+    let in_time = async {
+        let ended = tokio::time::timeout(Duration::from_secs(30), back).await;
+        stop.cancel();
+        ended
+    };
+    let (_, ended) = tokio::join!(reconciled, in_time);
+    ended.expect("before the stored holds are loaded anyway");
 }
 
 #[tokio::test]
