@@ -138,7 +138,7 @@ fn the_judge_sees_servers_that_break_their_promises() {
         (Sabotage::Early, "it is due at"),
         (Sabotage::Forgetful, "its last report was stored at"),
         (Sabotage::Twice, "is stored after"),
-        (Sabotage::Deaf, "the exchange was not told"),
+        (Sabotage::Deaf, "the exchange did not receive"),
     ];
     let silence = Planned::new(120, Plan::Outage(Duration::from_secs(5)));
     let verdict = small(Box::new(silence), false, Some(Sabotage::KeptLinks));

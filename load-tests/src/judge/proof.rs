@@ -191,7 +191,11 @@ impl<'a> Checker<'a> {
                 Some(poll) => poll.request = Some(record),
                 None => {
                     let (number, target, wall) = (record.number, record.target(), record.wall);
-                    let why = format!("request {number} for {target} at {wall} has no separate grant");
+                    let requests = log.iter().filter(|other| other.target() == target).count();
+                    let grants = feed.and_then(|feed| polls.get(&feed)).map_or(0, Vec::len);
+                    let why = format!(
+                        "request {number} for {target} at {wall} has no separate grant ({requests} requests, {grants} grants)"
+                    );
                     self.blame(Broken::Ungranted, why);
                 }
             }

@@ -14,6 +14,10 @@ use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
+/// Two clocks that are read within this time were read at one moment; so often it is tried.
+const CLOSE: Duration = Duration::from_micros(100);
+const MAX_READINGS: usize = 10;
+
 /// Which side ended an exchange before the response was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -232,6 +236,22 @@ pub(super) enum Time {
     Given(Arc<dyn Clock>),
 }
 
+/// Reads two clocks at one moment. If the machine pauses between the two, they are read again: the pause would count as a difference.
+fn read_together(steady: impl Fn() -> Duration, wall: impl Fn() -> Timestamp) -> (Duration, Timestamp) {
+    let mut closest = (Duration::MAX, Duration::ZERO, Timestamp::EPOCH);
+    for _ in 0..MAX_READINGS {
+        let (before, wall) = (steady(), wall());
+        let apart = steady().saturating_sub(before);
+        if apart < closest.0 {
+            closest = (apart, before, wall);
+        }
+        if apart < CLOSE {
+            break;
+        }
+    }
+    (closest.1, closest.2)
+}
+
 /// The log of one origin, and its time base.
 pub(super) struct Log {
     time: Time,
@@ -265,7 +285,10 @@ impl Log {
     /// it would drift from theirs, because a wall clock is adjusted while it runs.
     fn wall(&self, since_start: Duration) -> Timestamp {
         match &self.time {
-            Time::Real(started) => SystemClock.now().before(started.elapsed().saturating_sub(since_start)),
+            Time::Real(started) => {
+                let (elapsed, wall) = read_together(|| started.elapsed(), || SystemClock.now());
+                wall.before(elapsed.saturating_sub(since_start))
+            }
             Time::Given(_) => self.started_wall.after(since_start),
         }
     }
@@ -342,5 +365,32 @@ impl Log {
 
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_pause_between_reading_two_clocks_moves_no_request() {
+        let started = 1_000_000;
+        // The milliseconds for which the machine pauses before each reading of a clock.
+        let read = |pauses: &[i64]| {
+            let (time, readings) = (Cell::new(0), Cell::new(0));
+            let next = || {
+                time.set(time.get() + pauses.get(readings.replace(readings.get() + 1)).unwrap_or(&0));
+                time.get()
+            };
+            let steady = || Duration::from_millis(next().unsigned_abs());
+            let (elapsed, wall) = read_together(steady, || Timestamp::from_millis(started + next()));
+            wall.before(elapsed).millis() - started
+        };
+        for pauses in [[40, 0, 0], [0, 40, 0], [0, 0, 40]] {
+            assert_eq!(read(&pauses), 0, "{pauses:?}");
+        }
+        assert_eq!(read(&[5; 100]), 5, "the clocks cannot be read closer");
     }
 }
