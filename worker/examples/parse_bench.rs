@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use worker::parse::{ParseLimits, parse};
 
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const ROUNDS: usize = 9;
 /// How long one side reads in one round.
 const TURN: Duration = Duration::from_millis(300);

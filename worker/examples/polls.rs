@@ -20,6 +20,10 @@ use common::url::{FeedId, FeedUrl, Version};
 use worker::fetch::Fetcher;
 use worker::poll::{Polled, Poller};
 
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Every job is fetched at once or never.
 const LIFE: Duration = Duration::from_secs(60);
 

@@ -4,7 +4,7 @@
 //! Such a page says nothing of the feed: it is never read as one, nor as the page of one. Nothing here tries to pass a check.
 
 use common::outcome::Blocker;
-use http::header::{self, HeaderMap};
+use http::header::{self, HeaderMap, HeaderName};
 use http::response::Parts;
 use url::Url;
 
@@ -13,14 +13,14 @@ pub(crate) const OPENING: usize = 64 * 1024;
 
 /// Returns the service that says in the head of an answer that the answer is not the site's.
 pub(crate) fn by_head(head: &Parts) -> Option<Blocker> {
-    let has = |name: &str| head.headers.contains_key(name);
+    let has = |name: HeaderName| head.headers.contains_key(name);
     match () {
         // https://developers.cloudflare.com/cloudflare-challenges/challenge-types/challenge-pages/detect-response/
-        () if has("cf-mitigated") => Some(Blocker::Cloudflare),
+        () if has(const { HeaderName::from_static("cf-mitigated") }) => Some(Blocker::Cloudflare),
         // https://docs.aws.amazon.com/waf/latest/developerguide/waf-captcha-and-challenge-how-it-works.html
-        () if has("x-amzn-waf-action") => Some(Blocker::AwsWaf),
-        () if has("x-vercel-mitigated") => Some(Blocker::Vercel),
-        () if has("x-dd-b") && !head.status.is_success() => Some(Blocker::DataDome),
+        () if has(const { HeaderName::from_static("x-amzn-waf-action") }) => Some(Blocker::AwsWaf),
+        () if has(const { HeaderName::from_static("x-vercel-mitigated") }) => Some(Blocker::Vercel),
+        () if has(const { HeaderName::from_static("x-dd-b") }) && !head.status.is_success() => Some(Blocker::DataDome),
         () => None,
     }
 }

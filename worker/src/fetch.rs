@@ -58,7 +58,7 @@ impl FetchFeed for Fetcher {
 
     async fn read_pushed(&self, job: &FetchJob, pushed: &PushedBody) -> Fetched {
         let begun = Instant::now();
-        let found_at = job.validators.for_url.as_deref().map(|url| url.trim_end_matches(Validators::POSTS));
+        let found_at = job.validators.for_url.as_deref().map(|url| url.strip_suffix(Validators::POSTS).unwrap_or(url));
         let answer = Answer {
             wire: pushed.body.clone(),
             codings: Codings::default(),

@@ -26,11 +26,17 @@ pub fn validators(headers: &HeaderMap) -> Validators {
 /// Returns a field's bytes as text: one character a byte (ISO-8859-1), so that [`to_value`] returns exactly these
 /// bytes.
 fn to_text(value: &HeaderValue) -> String {
-    value.as_bytes().iter().copied().map(char::from).collect()
+    match value.to_str() {
+        Ok(ascii) => ascii.to_owned(),
+        Err(_) => value.as_bytes().iter().copied().map(char::from).collect(),
+    }
 }
 
 /// Returns the field value with the bytes that [`validators`] read; `None` for a text that no field can hold.
 pub fn to_value(text: &str) -> Option<HeaderValue> {
+    if text.is_ascii() {
+        return HeaderValue::from_str(text).ok();
+    }
     let bytes: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
     HeaderValue::from_bytes(&bytes?).ok()
 }
@@ -83,12 +89,10 @@ pub fn retry_after(headers: &HeaderMap, received: Timestamp) -> Option<Timestamp
 /// since 2021), `RateLimit-Remaining` with `RateLimit-Reset`, and the same with `X-` before it. `None` while some are
 /// left, or when it cannot be read.
 pub fn limited_until(headers: &HeaderMap, received: Timestamp) -> Option<Timestamp> {
-    let of_pair = |prefix: &str| {
-        let field = |name: &str| headers.get(format!("{prefix}{name}")).and_then(|value| value.to_str().ok());
-        Some((field("remaining")?, field("reset")?))
-    };
-    let pairs = ["ratelimit-", "x-ratelimit-", "x-rate-limit-"].into_iter().filter_map(of_pair);
-    let listed = headers.get_all("ratelimit").iter().filter_map(|value| of_list(value.to_str().ok()?));
+    let pairs = LIMIT_FIELDS
+        .into_iter()
+        .filter_map(|(remaining, reset)| Some((first_text(headers, remaining)?, first_text(headers, reset)?)));
+    let listed = headers.get_all(RATE_LIMIT).iter().filter_map(|value| of_list(value.to_str().ok()?));
     let waits = pairs.chain(listed).filter_map(|(remaining, reset)| {
         let left: f64 = remaining.trim().parse().ok()?;
         let reset = seconds_rounded_up(reset)?;
@@ -102,6 +106,13 @@ pub fn limited_until(headers: &HeaderMap, received: Timestamp) -> Option<Timesta
     waits.max()
 }
 
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+/// What is left, and when there is more.
+const LIMIT_FIELDS: [(HeaderName, HeaderName); 3] = [
+    (HeaderName::from_static("ratelimit-remaining"), HeaderName::from_static("ratelimit-reset")),
+    (HeaderName::from_static("x-ratelimit-remaining"), HeaderName::from_static("x-ratelimit-reset")),
+    (HeaderName::from_static("x-rate-limit-remaining"), HeaderName::from_static("x-rate-limit-reset")),
+];
 /// A number of seconds as large as this is a time of day.
 const EPOCH_SECONDS: u64 = 1_000_000_000;
 /// No limit is believed to last longer.

@@ -2,6 +2,8 @@
 //!
 //! Pure. Nothing here is sent; [`crate::fetch`] does that.
 
+use std::borrow::Cow;
+
 use common::bot_auth::{BotKey, Signature};
 use common::document::Validators;
 use common::secrets::Login;
@@ -25,23 +27,22 @@ const ACCEPT_ENCODING: &str = "gzip, br, zstd, deflate";
 /// The `User-Agent` field.
 #[derive(Clone, Debug)]
 pub struct UserAgent {
-    version: String,
-    info_url: Option<String>,
+    /// What comes before the number of subscribers.
+    start: String,
 }
 
 impl UserAgent {
     /// `info_url` is a page about the fleet, empty when there is none. `None` for texts that no field can hold.
     pub fn new(version: &str, info_url: &str) -> Option<Self> {
-        let info_url = Some(info_url.trim().to_owned()).filter(|url| !url.is_empty());
-        let agent = UserAgent { version: version.to_owned(), info_url };
+        let page = Some(info_url.trim()).filter(|url| !url.is_empty()).map(|url| format!("+{url}; "));
+        let agent = UserAgent { start: format!("feedfleet/{version} ({}", page.unwrap_or_default()) };
         HeaderValue::try_from(agent.text(1)).is_ok().then_some(agent)
     }
 
     /// `feedfleet/1.2.3 (+https://example.com/bot; 17 subscribers)`
     pub fn text(&self, subscribers: u32) -> String {
         let plural = if subscribers == 1 { "" } else { "s" };
-        let url = self.info_url.as_ref().map_or(String::new(), |url| format!("+{url}; "));
-        format!("feedfleet/{} ({url}{subscribers} subscriber{plural})", self.version)
+        format!("{}{subscribers} subscriber{plural})", self.start)
     }
 }
 
@@ -104,14 +105,14 @@ pub fn is_conditional(fields: &HeaderMap) -> bool {
 /// Returns the stored tag byte for byte, with one exception. Apache (and some caches) mark the tag of a compressed
 /// answer with the coding and then do not recognise their own mark: they answer 304 only to the tag without it. Both
 /// are sent.
-fn if_none_match(etag: &str) -> String {
+fn if_none_match(etag: &str) -> Cow<'_, str> {
     const MARKS: [&str; 4] = ["-gzip\"", ";gzip\"", "-br\"", "-zstd\""];
     let unmarked = MARKS.iter().find_map(|mark| etag.strip_suffix(mark));
     match unmarked {
         Some(plain) if !plain.ends_with('"') && plain.len() > 1 && 2 * etag.len() < MAX_VALIDATOR_BYTES => {
-            format!("{etag}, {plain}\"")
+            format!("{etag}, {plain}\"").into()
         }
-        _ => etag.to_owned(),
+        _ => etag.into(),
     }
 }
 

@@ -261,7 +261,8 @@ fn without_login(fetch: &Fetch<'_>, url: &FeedUrl, mut outcome: Outcome) -> Outc
 
 fn fields(fetch: &Fetch<'_>, url: &FeedUrl) -> HeaderMap {
     let stored = &fetch.job.validators;
-    let given_by = stored.for_url.as_deref().unwrap_or(fetch.job.url.as_str()).trim_end_matches(Validators::POSTS);
+    let given_by = stored.for_url.as_deref().unwrap_or(fetch.job.url.as_str());
+    let given_by = given_by.strip_suffix(Validators::POSTS).unwrap_or(given_by);
     let none = Validators::default();
     let validators = if given_by == url.as_str() { stored } else { &none };
     let rule = fetch.hops.rules.rule_for(url.as_url());

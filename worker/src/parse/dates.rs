@@ -19,7 +19,8 @@ pub(super) fn parse(text: &str) -> Option<DateTime<Utc>> {
     if text.is_empty() || text.len() > MAX_BYTES {
         return None;
     }
-    let at = iso(text).or_else(|| unix(text)).or_else(|| words(text)).or_else(|| words(&eastern(text)?))?;
+    let unusual = || unix(text).or_else(|| words(text)).or_else(|| words(&eastern(text)?));
+    let at = iso(text).or_else(|| rfc_2822(text)).or_else(unusual)?;
     (FIRST_SECOND..=LAST_SECOND).contains(&at.timestamp()).then_some(at)
 }
 
@@ -52,6 +53,18 @@ fn iso(text: &str) -> Option<DateTime<Utc>> {
     let seconds = on_half_day(seconds, noon);
     let offset = if zone.is_empty() { 0 } else { zone_seconds(zone)? };
     at(date, seconds, offset)
+}
+
+/// `Mon, 06 Sep 2021 00:01:00 GMT`, as nearly all RSS feeds have it. Not with other names of zones: chrono takes those that it does not
+/// know for UTC. Nor with a leap second or an offset that no place has.
+fn rfc_2822(text: &str) -> Option<DateTime<Utc>> {
+    let zone = &text.as_bytes()[text.rfind(' ')? + 1..];
+    if zone != b"GMT" && !(zone.len() == 5 && matches!(zone[0], b'+' | b'-')) {
+        return None;
+    }
+    let at = DateTime::parse_from_rfc2822(text).ok()?;
+    let is_sane = at.offset().local_minus_utc().abs() < 15 * 3600 && at.timestamp_subsec_millis() == 0;
+    is_sane.then(|| at.to_utc())
 }
 
 /// `2021年9月6日 下午3:01`, `2021년 9월 6일 오후 3:01` as `2021/9/6 3:01 PM`; `None` for what names no year so.
@@ -331,6 +344,8 @@ fn month(word: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read(text: &str) -> Option<String> {
@@ -426,6 +441,25 @@ mod tests {
             "2021-09-06T99:99:99Z",
         ] {
             assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn the_reader_of_the_usual_form_agrees_with_that_of_all_forms(
+            weekday in "((Mon|tue|Wed|Thu|Fri|Sat|Sun|Monday), ?)?",
+            day in "[0-3]?[0-9]",
+            month in "(Jan|Feb|mar|Apr|MAY|Jun|July|Aug|Sep|Oct|Nov|Dec)",
+            year in "([0-9]{2,4}|20[0-9]{2})",
+            clock in "([012]?[0-9]:[0-5][0-9](:[0-6][0-9])?|24:00:00)",
+            zone in "(GMT|UT|EST|BST|CET|A|Z|[+-][0-2][0-9][0-6][0-9]|[+-][0-9]:[0-9]{2})",
+        ) {
+            let text = format!("{weekday}{day} {month} {year} {clock} {zone}");
+            if let Some(at) = rfc_2822(&text) {
+                prop_assert_eq!(Some(at), words(&text), "{}", text);
+            }
         }
     }
 }

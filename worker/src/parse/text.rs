@@ -24,9 +24,10 @@ pub(super) fn cleaned(text: Cow<'_, str>) -> Option<String> {
 
 fn has_unwanted(text: &str) -> bool {
     // The second block of control characters begins with this byte in UTF-8; so do some letters, hence the second look.
-    let suspicious =
-        |byte: &u8| (*byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r')) || matches!(byte, 0x7F | 0xC2);
-    text.as_bytes().iter().any(suspicious) && text.chars().any(is_unwanted)
+    let suspicious = |byte: u8| (byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r')) || matches!(byte, 0x7F | 0xC2);
+    // All bytes of a block are looked at without a branch, so that the compiler does it for many at once.
+    let in_block = |block: &[u8]| block.iter().fold(false, |found, byte| found | suspicious(*byte));
+    text.as_bytes().chunks(64).any(in_block) && text.chars().any(is_unwanted)
 }
 
 fn is_unwanted(character: char) -> bool {
