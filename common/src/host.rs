@@ -137,8 +137,9 @@ impl HostRule {
 #[derive(Clone, Debug, Default)]
 pub struct HostRules {
     default: HostConfig,
-    /// By their domains, in lower case.
-    rules: HashMap<String, HostRule>,
+    /// By their domains, in lower case. Looked up several times for each poll and each part of its host's name; only configured names
+    /// are put in, so a hash that withstands chosen keys is not needed.
+    rules: HashMap<String, HostRule, foldhash::fast::RandomState>,
 }
 
 /// What the rules say about one URL's host.

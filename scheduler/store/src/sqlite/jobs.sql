@@ -1,7 +1,6 @@
 SELECT id, version, url, sealed, category,
     CASE WHEN status = 'active' THEN next_due ELSE wake_at END AS next_due, wake_at, etag, last_modified, validators_url, content_hash, known,
-    CASE WHEN instr(state, '"head_first"') > 0 OR instr(state, '"no_delta_until"') > 0
-        OR instr(state, '"signing"') > 0 THEN state END AS state, subscribers,
+    state, subscribers,
     calm, detour, by_hand, archive, (SELECT epochs FROM store WHERE one = 1) AS epochs
 FROM feeds
 WHERE id IN (SELECT value FROM json_each(?1))
