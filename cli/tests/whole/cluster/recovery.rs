@@ -12,16 +12,17 @@ use super::load::{Load, Size, now, path};
 const RECOVERY: Duration = Duration::from_secs(240);
 const WINDOW: Duration = Duration::from_secs(2);
 
-/// Waits until requests arrive at nine tenths of the usual rate and no feed is overdue, since a burst of late feeds would hide hosts
-/// that still wait. Returns how long that took.
+/// Waits until requests have arrived at nine tenths of the usual rate and no feed is overdue: a burst of late feeds would hide hosts
+/// that still wait, and after it nothing is due for a while. Returns how long that took.
 pub(super) async fn until_usual_rate(load: &Load) -> Duration {
     let began = Instant::now();
     let window = WINDOW.min(load.size.interval / 3);
+    let mut was_usual = false;
     loop {
         let rate = load.rate_over(window).await;
-        let is_usual = rate >= 0.9 * load.size.rate();
-        let late = if is_usual { overdue(load) } else { Vec::new() };
-        if is_usual && late.is_empty() {
+        was_usual |= rate >= 0.9 * load.size.rate();
+        let late = if was_usual { overdue(load) } else { Vec::new() };
+        if was_usual && late.is_empty() {
             return began.elapsed();
         }
         let left: Vec<&String> = late.iter().take(5).collect();
