@@ -266,6 +266,19 @@ impl Browser {
         }
     }
 
+    /// Waits until an element has this in its text: a click may return before the page that it leads to is there. Needs no script.
+    pub(crate) async fn until_text(&self, selector: &str, part: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let text = self.text(selector).await;
+            if text.contains(part) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{selector} has no '{part}': {text}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// Checks in both colour schemes that nothing is wider than the screen, lacks contrast, lacks a text alternative, or comes from
     /// another server.
     pub(crate) async fn check(&self, name: &str) {

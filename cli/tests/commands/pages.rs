@@ -434,7 +434,7 @@ async fn everything_can_be_read_without_a_script() {
     browser.fill("input[name=q]", "harb").await;
     browser.click("form.search button").await;
     browser.click("tbody a").await;
-    assert_eq!(browser.text("h1").await, TITLE);
+    browser.until_text("h1", TITLE).await;
     assert!(browser.text(".timeline").await.contains("New content"));
     browser.click("#buttons button").await;
     asked(&fleet, "/harbour", 1).await;
@@ -442,5 +442,5 @@ async fn everything_can_be_read_without_a_script() {
     browser.click("nav a[href$=status]").await;
     browser.fill("input[name=url]", &url).await;
     browser.click("form.search button").await;
-    assert!(browser.text("main").await.contains("Yes, it is read."));
+    browser.until_text("main", "Yes, it is read.").await;
 }

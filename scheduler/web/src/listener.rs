@@ -44,6 +44,9 @@ pub use proxies::Proxies;
 /// How long a stop waits for requests in progress: a caller that never finishes its request must not hold it up.
 pub(crate) const DRAIN: Duration = Duration::from_secs(2);
 
+/// How long a connection that was opened for a request may still send it after a stop.
+const FIRST_REQUEST: Duration = Duration::from_millis(300);
+
 /// Bytes that a connection reads ahead at most, and so the longest head of a request, and bytes of a response that wait to be
 /// sent before more of it is made. hyper's own limit is three times as much; an event stream holds as much twice (SECURITY.md).
 const BUFFERED: usize = 128 << 10;
@@ -61,11 +64,9 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: 
         let accepted = async {
             let permit = Arc::clone(&open).acquire_owned().await.map_err(io::Error::other)?;
             let (stream, address) = listener.accept().await?;
-            // A new connection can be written to, so this waits only until the system reports its state.
-            let ready = stream.ready(Interest::READABLE | Interest::WRITABLE).await?;
-            Ok((stream, address, permit, ready.is_readable()))
+            Ok((stream, address, permit))
         };
-        let (stream, address, permit, has_bytes) = tokio::select! {
+        let (stream, address, permit) = tokio::select! {
             // First: another server may accept on the same socket by then, and know more.
             biased;
             () = stop.cancelled() => break,
@@ -79,6 +80,9 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: 
                 }
             },
         };
+        // A new connection can be written to, so this waits only until the system reports its state. A stop must not end it: what was
+        // accepted is answered here.
+        let Ok(ready) = stream.ready(Interest::READABLE | Interest::WRITABLE).await else { continue };
         let Some(admitted) = admission.admit(address.ip()) else { continue };
         let (router, limits, stop) = (router.clone(), limits.clone(), stop.clone());
         let (first_look, looked_at) = oneshot::channel();
@@ -87,7 +91,7 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: 
             drop((admitted, permit));
         });
         // Until its request has been read, it looks like one that waits, and many connections at once would displace it.
-        if has_bytes {
+        if ready.is_readable() {
             let _ = looked_at.await;
         }
     }
@@ -131,15 +135,26 @@ async fn connection(
         return;
     }
     drop(first_look);
-    let mut stopping = false;
+    let (mut shutdown_at, mut is_shut_down) = (None, false);
     loop {
         let deadline = activity.deadline(limits);
+        let shutdown = async {
+            match shutdown_at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             // An error is the caller's: it hung up, or sent something else than HTTP.
             _ = served.as_mut() => return,
             () = admitted.gave_way() => return,
-            () = stop.cancelled(), if !stopping => {
-                stopping = true;
+            // hyper closes a connection at once on which no byte has arrived.
+            () = stop.cancelled(), if shutdown_at.is_none() => {
+                let left = if activity.awaits_request() { FIRST_REQUEST } else { Duration::ZERO };
+                shutdown_at = Some(tokio::time::Instant::now() + left);
+            }
+            () = shutdown, if !is_shut_down => {
+                is_shut_down = true;
                 served.as_mut().graceful_shutdown();
             }
             () = tokio::time::sleep_until(deadline) => {

@@ -16,7 +16,7 @@ const NODES: [&str; 3] = ["rabbitmq", "rabbitmq2", "rabbitmq3"];
 fn leader(servers: &Servers, queue: &str, asked: &str) -> &'static str {
     let question = format!("ra_leaderboard:lookup_leader('%2F_{queue}').");
     loop {
-        let answer = servers.control(asked, &["eval", &question]);
+        let answer = servers.evaluated(asked, &question).unwrap_or_default();
         let is_leader = |node: &&str| answer.contains(&format!("t{}@", servers.port(node)));
         if let Some(leader) = NODES.into_iter().find(is_leader) {
             return leader;
@@ -27,7 +27,8 @@ fn leader(servers: &Servers, queue: &str, asked: &str) -> &'static str {
 /// RabbitMQ 3.10 sometimes leaves a node that was frozen outside of the cluster: it is restarted then, as an operator would do.
 fn until_all_nodes_run(servers: &Servers, mut frozen: Option<&str>) {
     let begun = Instant::now();
-    while servers.control(NODES[0], &["eval", "length(rabbit_mnesia:cluster_nodes(running))."]).trim() != "3" {
+    let running = || servers.evaluated(NODES[0], "length(rabbit_mnesia:cluster_nodes(running)).");
+    while running().as_deref() != Some("3") {
         assert!(begun.elapsed() < Duration::from_secs(180), "the nodes do not find each other");
         if let Some(node) = frozen.take_if(|_| begun.elapsed() > Duration::from_secs(40)) {
             println!("{node} does not join the others; it is restarted");

@@ -3,7 +3,7 @@
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::config::ServerConfig;
@@ -85,16 +85,20 @@ impl Servers {
         servers
     }
 
-    fn ask(&self, arguments: &[&str]) -> String {
+    fn call(&self, arguments: &[&str]) -> Output {
         let own = self.own.as_ref().expect("shared servers are nobody's to hurt");
-        let output = Command::new(script())
+        Command::new(script())
             .args(arguments)
             .env("FEEDFLEET_SERVICES", own.folder.path().join("services"))
             .env("FEEDFLEET_DURABLE", if own.durable { "1" } else { "" })
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()
-            .unwrap();
+            .unwrap()
+    }
+
+    fn ask(&self, arguments: &[&str]) -> String {
+        let output = self.call(arguments);
         assert!(output.status.success(), "dev/services {arguments:?} ended with {}", output.status);
         String::from_utf8(output.stdout).unwrap()
     }
@@ -107,6 +111,12 @@ impl Servers {
     /// Calls rabbitmqctl for a node; returns what it prints.
     pub(crate) fn control(&self, node: &str, arguments: &[&str]) -> String {
         self.ask(&[&["control", node], arguments].concat())
+    }
+
+    /// Returns what a node of RabbitMQ evaluates this to; nothing while it cannot: it is starting, say, or writes down who its peers are.
+    pub(crate) fn evaluated(&self, node: &str, question: &str) -> Option<String> {
+        let output = self.call(&["control", node, "eval", question]);
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap().trim().to_owned())
     }
 
     /// Returns the port of one of the own servers.

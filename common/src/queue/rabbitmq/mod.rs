@@ -65,14 +65,16 @@ const FAREWELL: Duration = Duration::from_secs(5);
 struct Limits {
     /// For an answer: a stopped broker is not ready.
     answer: Duration,
-    /// From `publish` to a message's confirmation, a short outage included.
+    /// From `publish` to a message's confirmation, a short outage included. Longer than the 10 s after which a node sends to a quorum
+    /// queue again what the leader has not confirmed, because the leader is frozen or cut off (`TIMER_TIME` in RabbitMQ's
+    /// `rabbit_fifo_client.erl`): who gives up at 10 s sends it over a new channel, which waits for 10 s again.
     publish: Duration,
     too_new: TooNewPauses,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { answer: Duration::from_secs(3), publish: Duration::from_secs(10), too_new: TooNewPauses::default() }
+        Limits { answer: Duration::from_secs(3), publish: Duration::from_secs(13), too_new: TooNewPauses::default() }
     }
 }
 

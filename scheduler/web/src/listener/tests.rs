@@ -37,7 +37,10 @@ impl Drop for Served {
 }
 
 async fn served(limits: Limits) -> Served {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    served_on(TcpListener::bind("127.0.0.1:0").await.unwrap(), limits)
+}
+
+fn served_on(listener: TcpListener, limits: Limits) -> Served {
     let slow = Arc::new(Semaphore::new(0));
     let arrived = Arc::clone(&slow);
     let never = async move || {
@@ -91,6 +94,27 @@ async fn closed(stream: &mut TcpStream) -> Duration {
 
 fn quick() -> Limits {
     Limits { head: HEAD, idle: IDLE, stalled: Duration::from_millis(300), ..Limits::new(100, 100) }
+}
+
+/// One thread, so that the stop comes at a certain point between the arrival of a connection and its first request.
+#[tokio::test]
+async fn a_connection_that_arrives_at_a_stop_is_answered_by_this_server_or_the_next() {
+    for steps in 0..20 {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let server = || served_on(TcpListener::from_std(socket.try_clone().unwrap()).unwrap(), Limits::new(40, 20));
+        let first = server();
+        assert_eq!(first.asked(HEALTH).await, "HTTP/1.1 200 OK");
+        let mut stream = TcpStream::connect(first.address).await.unwrap();
+        for _ in 0..steps {
+            tokio::task::yield_now().await;
+        }
+        first.stop.cancel();
+        let next = server();
+        stream.write_all(HEALTH).await.unwrap();
+        assert_eq!(first_line(&mut stream).await, "HTTP/1.1 200 OK", "{steps} steps after it was opened");
+        drop(next);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

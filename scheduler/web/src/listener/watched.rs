@@ -48,6 +48,12 @@ impl Activity {
         (!state.busy && state.stalled.is_none()).then_some(state.since)
     }
 
+    /// Returns whether it was opened for a request, or has begun one, whose head is not complete.
+    pub(super) fn awaits_request(&self) -> bool {
+        let state = self.state();
+        !state.busy && state.heard
+    }
+
     /// Returns when to close the connection, as far as is known now.
     pub(super) fn deadline(&self, limits: &Limits) -> Instant {
         let state = self.state();

@@ -61,8 +61,7 @@ impl Cluster {
     }
 
     async fn is_whole(&self) -> bool {
-        let running = self.own.control_node(NODES[0], &["eval", "length(rabbit_mnesia:cluster_nodes(running))."]).await;
-        running.trim() == "3" && self.traffic.connection_error().await.is_none()
+        self.own.running(NODES[0]).await == Some(3) && self.traffic.connection_error().await.is_none()
     }
 
     /// Waits until all nodes run. RabbitMQ 3.10 sometimes leaves those that were frozen outside of the cluster: they are restarted then, as

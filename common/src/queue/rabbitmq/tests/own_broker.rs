@@ -66,6 +66,19 @@ impl OwnBroker {
         run(self.services(&[&["control", node], arguments].concat())).await
     }
 
+    /// Returns what a node evaluates this to; nothing while it cannot: it is starting, say, or writes down who its peers are.
+    async fn evaluated(&self, node: &str, question: &str) -> Option<String> {
+        let mut command = self.services(&["control", node, "eval", question]);
+        let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Returns how many nodes run, as a node knows it.
+    pub(super) async fn running(&self, asked: &str) -> Option<usize> {
+        let count = self.evaluated(asked, "length(rabbit_mnesia:cluster_nodes(running)).").await?;
+        count.trim().parse().ok()
+    }
+
     /// Cuts a node off from its peers, which no longer share its cookie. Clients and the broker's own tool still reach all nodes.
     pub(super) async fn cut_off(&self, node: &str) {
         let peers = self.peers(node);
@@ -95,7 +108,7 @@ impl OwnBroker {
     /// Returns the node that leads a queue, as another node knows it.
     pub(super) async fn leader(&self, queue: &str, asked: &str) -> Option<&'static str> {
         let question = format!("ra_leaderboard:lookup_leader('%2F_{queue}').");
-        let answer = self.control_node(asked, &["eval", &question]).await;
+        let answer = self.evaluated(asked, &question).await?;
         NODES.into_iter().find(|node| answer.contains(&format!("t{}@", self.port(node))))
     }
 
