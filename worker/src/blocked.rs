@@ -11,16 +11,21 @@ use url::Url;
 /// Bytes of a page that are looked at; these pages are small.
 pub(crate) const OPENING: usize = 64 * 1024;
 
+const CF_MITIGATED: HeaderName = HeaderName::from_static("cf-mitigated");
+const WAF_ACTION: HeaderName = HeaderName::from_static("x-amzn-waf-action");
+const VERCEL_MITIGATED: HeaderName = HeaderName::from_static("x-vercel-mitigated");
+const DATADOME: HeaderName = HeaderName::from_static("x-dd-b");
+
 /// Returns the service that says in the head of an answer that the answer is not the site's.
 pub(crate) fn by_head(head: &Parts) -> Option<Blocker> {
     let has = |name: HeaderName| head.headers.contains_key(name);
     match () {
         // https://developers.cloudflare.com/cloudflare-challenges/challenge-types/challenge-pages/detect-response/
-        () if has(const { HeaderName::from_static("cf-mitigated") }) => Some(Blocker::Cloudflare),
+        () if has(CF_MITIGATED) => Some(Blocker::Cloudflare),
         // https://docs.aws.amazon.com/waf/latest/developerguide/waf-captcha-and-challenge-how-it-works.html
-        () if has(const { HeaderName::from_static("x-amzn-waf-action") }) => Some(Blocker::AwsWaf),
-        () if has(const { HeaderName::from_static("x-vercel-mitigated") }) => Some(Blocker::Vercel),
-        () if has(const { HeaderName::from_static("x-dd-b") }) && !head.status.is_success() => Some(Blocker::DataDome),
+        () if has(WAF_ACTION) => Some(Blocker::AwsWaf),
+        () if has(VERCEL_MITIGATED) => Some(Blocker::Vercel),
+        () if has(DATADOME) && !head.status.is_success() => Some(Blocker::DataDome),
         () => None,
     }
 }

@@ -51,7 +51,7 @@ impl Advice {
     /// The names of its fields, which are left out if they say nothing.
     const FIELDS: [&str; 3] = ["\"head_first\"", "\"no_delta_until\"", "\"signing\""];
 
-    /// Most memories say nothing, and need not be read.
+    /// Most memories say nothing, and are not parsed.
     pub(crate) fn read(state: &str) -> Self {
         match Self::FIELDS.iter().any(|field| state.contains(field)) {
             true => serde_json::from_str(state).unwrap_or_default(),

@@ -65,9 +65,9 @@ const FAREWELL: Duration = Duration::from_secs(5);
 struct Limits {
     /// For an answer: a stopped broker is not ready.
     answer: Duration,
-    /// From `publish` to a message's confirmation, a short outage included. Longer than the 10 s after which a node sends to a quorum
-    /// queue again what the leader has not confirmed, because the leader is frozen or cut off (`TIMER_TIME` in RabbitMQ's
-    /// `rabbit_fifo_client.erl`): who gives up at 10 s sends it over a new channel, which waits for 10 s again.
+    /// From `publish` to a message's confirmation, a short outage included. RabbitMQ resends after 10 s what a frozen or unreachable leader
+    /// of a quorum queue has not confirmed (`TIMER_TIME` in `rabbit_fifo_client.erl`). With a shorter limit the message would be
+    /// published again over a new channel, and the 10 s would begin again.
     publish: Duration,
     too_new: TooNewPauses,
 }
