@@ -262,6 +262,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_advice_is_read_from_a_memory_that_says_nothing_else() {
+        let head_first: HeadFirst = serde_json::from_str(r#"{"in_vain":3}"#).unwrap();
+        let until = Some(Timestamp::from_millis(5));
+        let read = |state: PollState| Advice::read(&pack_state(&state));
+        assert_eq!(read(PollState { head_first, ..PollState::default() }).head_first, head_first);
+        assert_eq!(read(PollState { no_delta_until: until, ..PollState::default() }).no_delta_until, until);
+        assert_eq!(read(PollState { signing: Signing::Wanted, ..PollState::default() }).signing, Signing::Wanted);
+    }
+
+    #[test]
     fn terms_come_back_equal_as_far_as_they_can_be_read() {
         let terms = vec![
             Term { rule: Rule::Category, due: Timestamp::from_millis(5) },

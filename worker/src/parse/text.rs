@@ -236,6 +236,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_control_character_is_found_wherever_it_is() {
+        let unwanted = ('\0'..='\u{9F}').filter(|character| is_unwanted(*character));
+        for character in unwanted {
+            for before in [0, 1, 62, 63, 64, 127, 200] {
+                let text = format!("{}{character}x", "é".repeat(before / 2) + &"a".repeat(before % 2));
+                assert!(has_unwanted(&text), "{character:?} after {before} bytes");
+            }
+        }
+        assert!(!has_unwanted(&"\tà\r\n~ £".repeat(50)));
+    }
+
+    #[test]
     fn a_plain_text_becomes_html_that_shows_it() {
         assert!(matches!(as_html("a plain one".into()), Cow::Borrowed(_)));
         assert_eq!(
