@@ -225,14 +225,18 @@ impl Load {
         (self.origin.request_count() - before) as f64 / window.as_secs_f64()
     }
 
-    /// Returns how many feeds became due between these times, and how many of them were polled from the first on.
-    pub(crate) fn due_and_polled(&self, from: Timestamp, until: Timestamp) -> (usize, usize) {
+    /// Returns how many of these feeds became due between these times, and how many of those were polled from the first on.
+    pub(crate) fn due_and_polled(&self, feeds: &HashSet<String>, from: Timestamp, until: Timestamp) -> (usize, usize) {
         let (before, since): (Vec<Record>, Vec<Record>) =
             self.origin.log().into_iter().partition(|record| record.wall < from);
         let last: HashMap<&str, Timestamp> = before.iter().map(|record| (record.target(), record.wall)).collect();
         let polled: HashSet<&str> = since.iter().map(Record::target).collect();
         let is_due = |polled: &Timestamp| (from..until).contains(&polled.after(self.size.interval));
-        let due: Vec<&str> = last.into_iter().filter(|(_, polled)| is_due(polled)).map(|(path, _)| path).collect();
+        let due: Vec<&str> = last
+            .into_iter()
+            .filter(|(path, polled)| feeds.contains(*path) && is_due(polled))
+            .map(|(path, _)| path)
+            .collect();
         (due.len(), due.iter().filter(|path| polled.contains(**path)).count())
     }
 

@@ -104,7 +104,7 @@ async fn a_group_that_is_lost_closes_alone_and_no_gap_and_no_hold_is_broken() {
     worker.check_whole(&SystemClock).await.unwrap();
     for (round, frozen) in [(1, false), (2, true)] {
         tokio::task::block_in_place(|| cluster.wait_until_whole());
-        let at = |host: &HostKey| scheduler.groups[scheduler.group_of(host)].part.slot;
+        let at = |host: &HostKey| scheduler.slot_of(host);
         let owner = |host: &HostKey| tokio::task::block_in_place(|| cluster.owner(at(host)));
         let lost = owner(&hosts[0]);
         let (of_lost, others): (Vec<HostKey>, Vec<HostKey>) =

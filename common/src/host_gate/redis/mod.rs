@@ -41,7 +41,7 @@ use super::{
     Reservation, ReserveRequest, STARTS_WITHOUT_REPORT, Ticket, UNOPENED_RETRY, fresh_nonce,
 };
 use crate::host::HostKey;
-use crate::redis::{Part, RedisServer, ServerError, fault};
+use crate::redis::{Part, RedisServer, ServerError, Slot, fault};
 use crate::time::{Clock, Timestamp};
 use crate::url::Version;
 
@@ -77,6 +77,11 @@ impl RedisGate {
     pub fn on_callers_time(mut self) -> Self {
         self.callers_time = true;
         self
+    }
+
+    /// Returns the slot of a cluster at whose master a host's permits and holds are.
+    pub fn slot_of(&self, host: &HostKey) -> Slot {
+        self.groups[self.group_of(host)].part.slot
     }
 
     fn group_of(&self, host: &HostKey) -> usize {

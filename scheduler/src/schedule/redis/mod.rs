@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use common::host::HostKey;
-use common::redis::RedisServer;
+use common::redis::{self, RedisServer};
 use common::time::{Clock, Timestamp};
 use common::url::FeedId;
 
@@ -45,6 +45,11 @@ impl RedisSchedule {
     /// Creates a schedule on this server with `shards` shards (at least one), without connecting to it.
     pub fn new(server: RedisServer, shards: u16) -> Self {
         RedisSchedule { shards: Shards::new(server, shards) }
+    }
+
+    /// Returns the slot of a cluster at whose master a feed's due time is.
+    pub fn slot_of(&self, feed: FeedId) -> redis::Slot {
+        self.shards.all[self.shards.shard_of(feed)].part.slot
     }
 
     /// The same, with the time that each call is given in place of the server's own.
