@@ -19,10 +19,10 @@ pub struct HostKey(Arc<str>);
 impl HostKey {
     /// Returns a key as it was stored or typed; lower-cased.
     pub fn new(key: &str) -> Self {
-        let key = key.to_ascii_lowercase();
+        let key = lower(key);
         match key.strip_suffix(":80") {
             Some(name) if !name.ends_with(':') => HostKey(format!("{name}:443").into()),
-            _ => HostKey(key.into()),
+            _ => HostKey((&*key).into()),
         }
     }
 
@@ -198,13 +198,13 @@ impl HostRules {
         if self.rules.is_empty() {
             return None;
         }
-        let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
-        let name: Cow<'_, str> = if is_lower { name.into() } else { name.to_ascii_lowercase().into() };
+        let name = lower(name);
         let mut domain = &*name;
         loop {
             match self.rules.get(domain) {
                 Some(rule) => return Some(rule),
-                None => domain = domain.split_once('.')?.1,
+                // Names are short: a search that is made for long texts costs more than it saves.
+                None => domain = &domain[domain.bytes().position(|byte| byte == b'.')? + 1..],
             }
         }
     }
@@ -217,6 +217,12 @@ impl HostRules {
             parallel: rule.and_then(|rule| rule.parallel).unwrap_or(self.default.parallel),
         }
     }
+}
+
+/// Returns a text in lower case.
+fn lower(text: &str) -> Cow<'_, str> {
+    let is_lower = !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    if is_lower { text.into() } else { text.to_ascii_lowercase().into() }
 }
 
 /// Returns the name or address of a URL's host, without a final dot; an IPv4 address inside of an IPv6 one as itself.

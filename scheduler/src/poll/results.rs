@@ -90,19 +90,19 @@ impl Results {
     }
 
     /// Decides, stores and reschedules. Safe to repeat with the same reports.
-    pub async fn settle(&self, reports: Vec<FetchReport>, now: Timestamp) -> Result<(), BackendError> {
+    pub async fn settle(&self, mut reports: Vec<FetchReport>, now: Timestamp) -> Result<(), BackendError> {
         let ids: Vec<FeedId> = reports.iter().map(|report| report.feed).collect();
         let feeds: HashMap<FeedId, Feed> =
             self.store.states_for(&ids).await?.into_iter().map(|feed| (feed.id, feed)).collect();
-        let (pushes, reports): (Vec<_>, Vec<_>) = reports.into_iter().partition(|report| report.pushed);
+        let pushes: Vec<_> = reports.extract_if(.., |report| report.pushed).collect();
         // First, so that a poll beside them finds nothing new.
         pushed::settle(&self.settling(), pushes, &feeds, now).await?;
-        let (pages, reports): (Vec<_>, Vec<_>) = reports.into_iter().partition(is_page_that_ended);
+        let pages: Vec<_> = reports.extract_if(.., |report| is_page_that_ended(report)).collect();
         if !pages.is_empty() {
             self.hold_hosts(pages.iter(), now).await?;
             archive_pages::settle(&self.settling(), pages, &feeds, now).await?;
         }
-        let (mut verdicts, mut slots, mut proven) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut verdicts, mut slots, mut proven) = (Vec::with_capacity(reports.len()), Vec::new(), Vec::new());
         let (mut interrupted, mut kept) = (Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
         let current = reports.iter().filter_map(|report| {

@@ -354,12 +354,12 @@ impl TryFrom<EntryRow> for StoredEntry {
 
 /// Reads the rows of a batch. One that cannot be read is left out and logged: it must not stop all others for ever.
 pub(crate) fn readable<Row, T: TryFrom<Row, Error = StoreError>>(rows: Vec<Row>) -> Vec<T> {
-    let read = rows.into_iter().filter_map(|row| match T::try_from(row) {
-        Ok(item) => Some(item),
-        Err(error) => {
-            tracing::error!(%error, "a feed is left out");
-            None
+    let mut read = Vec::with_capacity(rows.len());
+    for row in rows {
+        match T::try_from(row) {
+            Ok(item) => read.push(item),
+            Err(error) => tracing::error!(%error, "a feed is left out"),
         }
-    });
-    read.collect()
+    }
+    read
 }
