@@ -44,7 +44,8 @@ pub(super) async fn assert_nothing_lost(
     consumer: &Consumer,
 ) {
     let (truth, settled) = (load.truth(), now());
-    tokio::time::sleep(load.size.worst_gap()).await;
+    // A host that throttles is held meanwhile.
+    tokio::time::sleep(load.size.worst_gap() + load.size.hold()).await;
     load.until_known(&truth).await;
     let (log, until) = (load.origin.log(), now());
     for worker in roles.drain(2..) {

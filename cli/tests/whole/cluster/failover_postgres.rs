@@ -160,7 +160,8 @@ async fn a_failover_of_postgresql_loses_no_feed_and_hides_no_event() {
     }
     let truth = load.truth();
     let settled = now();
-    tokio::time::sleep(size.worst_gap()).await;
+    // A host that throttles is held meanwhile.
+    tokio::time::sleep(size.worst_gap() + size.hold()).await;
     load.until_known(&truth).await;
     let log = load.origin.log();
     let until = now();

@@ -43,7 +43,8 @@ enum Loss {
 /// The calls to a silent master have timed out by then, and the other feeds were polled.
 const TIMEOUTS: Duration = Duration::from_secs(3);
 
-/// The fleet stands still if it polls less than half of at least this many feeds that are due and need nothing of the lost master.
+/// The fleet stands still if it polls less than three quarters of at least this many feeds that are due and need nothing of the lost
+/// master.
 const ENOUGH: usize = 30;
 
 /// How many of these the short form has, one round of each.
@@ -248,7 +249,7 @@ async fn masters_are_lost(mut group: Group) {
         gate_lost.extend([begun, ended]);
         let (elected, meanwhile) = (clock.elapsed(), load.origin.request_count() - requests);
         let (due, polled) = load.due_and_polled(&others, begun, ended.before(TIMEOUTS));
-        if due >= ENOUGH && 2 * polled < due {
+        if due >= ENOUGH && 4 * polled < 3 * due {
             stood_still.push(format!("{loss:?}: {polled} of {due}"));
         }
         let back = until_usual_rate(&load).await;
