@@ -6,7 +6,7 @@
 
 mod months;
 
-use chrono::{DateTime, Duration, NaiveDate, NaiveTime, Utc};
+use chrono::{DateTime, Datelike, Duration, NaiveDate, NaiveTime, Utc};
 
 use months::month;
 
@@ -59,8 +59,11 @@ fn iso(text: &str) -> Option<DateTime<Utc>> {
     at(date, seconds, offset)
 }
 
+/// Years before it are left to the reader of all forms.
+const USUAL_YEARS: i32 = 1950;
+
 /// `Mon, 06 Sep 2021 00:01:00 GMT`, as nearly all RSS feeds have it. Not with other names of zones: chrono takes those that it does not
-/// know for UTC. Nor with a leap second or an offset that no place has.
+/// know for UTC. Nor with a leap second or an offset that no place has, or a year like 000, which chrono reads as 1900.
 fn rfc_2822(text: &str) -> Option<DateTime<Utc>> {
     let zone = &text.as_bytes()[text.rfind(' ')? + 1..];
     if zone != b"GMT" && !(zone.len() == 5 && matches!(zone[0], b'+' | b'-')) {
@@ -68,7 +71,7 @@ fn rfc_2822(text: &str) -> Option<DateTime<Utc>> {
     }
     let at = DateTime::parse_from_rfc2822(text).ok()?;
     let is_sane = at.offset().local_minus_utc().abs() < 15 * 3600 && at.timestamp_subsec_millis() == 0;
-    is_sane.then(|| at.to_utc())
+    (is_sane && at.year() >= USUAL_YEARS).then(|| at.to_utc())
 }
 
 /// `2021年9月6日 下午3:01`, `2021년 9월 6일 오후 3:01` as `2021/9/6 3:01 PM`; `None` for what names no year so.
@@ -407,8 +410,18 @@ mod tests {
             "-",
             "+:",
             "2021-09-06T99:99:99Z",
+            "1 Aug 0021 00:00:00 GMT",
         ] {
             assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn years_with_leading_zeros_are_those_of_this_century() {
+        for (year, full) in [("000", "2000"), ("049", "2049"), ("00", "2000")] {
+            let date = |year: &str| read(&format!("1 Aug {year} 00:00:00 GMT"));
+            assert_eq!(date(year), read(&format!("1 Aug {full} 00:00:00 GMT")), "{year}");
+            assert!(date(year).is_some());
         }
     }
 
