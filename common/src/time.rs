@@ -305,7 +305,7 @@ mod tests {
         fn times_are_written_and_read_as_chrono_does_it(
             millis in Timestamp::MIN.millis()..=Timestamp::MAX.millis(),
             cut in 0..24_usize,
-            other in proptest::char::any(),
+            other in proptest::char::range(' ', '~'),
         ) {
             let at = Timestamp::from_millis(millis);
             let text = at.to_chrono().to_rfc3339_opts(chrono::SecondsFormat::Millis, true);

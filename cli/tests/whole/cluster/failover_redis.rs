@@ -45,7 +45,7 @@ const TIMEOUTS: Duration = Duration::from_secs(3);
 
 /// The fleet stands still if it polls less than three quarters of at least this many feeds that are due and need nothing of the lost
 /// master.
-const ENOUGH: usize = 30;
+const ENOUGH: usize = 10;
 
 /// How many of these the short form has, one round of each.
 const SHORT_LOSSES: usize = 4;
