@@ -250,8 +250,7 @@ impl Poller {
             }
         }
         let deferred = matches!(fetched.outcome, Outcome::Deferred { .. });
-        let own_host = fetched.last_host.as_ref().is_some_and(|host| *host == job.host);
-        let last_start = fetched.last_sent.filter(|_| own_host).map(|sent| (sent, limits.gap));
+        let last_start = fetched.own_sent.map(|sent| (sent, limits.gap));
         let held = PendingRelease { permit, reported: !deferred, hold, last_start };
         Polled::Report(Box::new(report(job, started, fetched)), Some(held))
     }
@@ -351,15 +350,37 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_hold_is_as_long_as_the_server_said_although_the_clock_is_set_during_the_fetch() {
-        let begun = Timestamp::from_millis(1_790_000_000_000);
-        let clock = Arc::new(ManualClock::new(begun));
+    /// A host that redirects to another, and to which it takes long to connect.
+    struct RedirectsLate(Arc<ManualClock>);
+
+    #[async_trait]
+    impl FetchFeed for RedirectsLate {
+        async fn fetch(&self, _job: &FetchJob, _hops: &Hops<'_>) -> Fetched {
+            self.0.advance(Duration::from_secs(20));
+            let (sent, other) = (Some(Instant::now()), Some(HostKey::new("other.example:443")));
+            let failed = Outcome::Failed { failure: FailureKind::Status, detail: String::new() };
+            Fetched { last_host: other, last_sent: sent, own_sent: sent, ..Fetched::unasked(failed) }
+        }
+    }
+
+    fn begun() -> Timestamp {
+        Timestamp::from_millis(1_790_000_000_000)
+    }
+
+    /// One job at a host, its worker, and what asks for the host's next slot.
+    struct Bench {
+        poller: Poller,
+        gate: Arc<MemoryGate>,
+        job: FetchJob,
+        next: ReserveRequest,
+    }
+
+    async fn bench(fetcher: Box<dyn FetchFeed>, clock: Arc<ManualClock>) -> Bench {
         let config = Arc::new(common::config::defaults());
         let gate = Arc::new(MemoryGate::new(Timestamp::EPOCH));
-        gate.open(&LoadMark(String::new()), begun).await.unwrap();
+        gate.open(&LoadMark(String::new()), begun()).await.unwrap();
         let poller = Poller {
-            fetcher: Box::new(SetsClock(Arc::clone(&clock))),
+            fetcher,
             gate: Arc::clone(&gate) as Arc<dyn HostGate>,
             rules: Arc::new(LiveRules::new(&config)),
             config,
@@ -370,20 +391,39 @@ mod tests {
             nonces: Nonces::default(),
         };
         let job = common::queue::conformance::job(1);
-        let expires = begun.after(REST);
-        let request =
-            ReserveRequest { host: job.host.clone(), limits: poller.rules.get().limits_of(&job.host), expires };
-        let reserved = gate.reserve(std::slice::from_ref(&request), begun).await.unwrap().remove(0);
+        let expires = begun().after(REST);
+        let next = ReserveRequest { host: job.host.clone(), limits: poller.rules.get().limits_of(&job.host), expires };
+        let reserved = gate.reserve(std::slice::from_ref(&next), begun()).await.unwrap().remove(0);
         let Reservation::Ticket(ticket) = reserved else { panic!("{reserved:?}") };
-        let polled = poller.poll(&FetchJob { ticket, expires, ..job }, Isolation::None).await.unwrap();
+        Bench { poller, gate, job: FetchJob { ticket, expires, ..job }, next }
+    }
+
+    #[tokio::test]
+    async fn a_hold_is_as_long_as_the_server_said_although_the_clock_is_set_during_the_fetch() {
+        let clock = Arc::new(ManualClock::new(begun()));
+        let Bench { poller, gate, job, next } = bench(Box::new(SetsClock(Arc::clone(&clock))), clock).await;
+        let polled = poller.poll(&job, Isolation::None).await.unwrap();
 
         let Polled::Report(report, Some(_)) = polled else { panic!("{polled:?}") };
         let Outcome::Throttled { retry_after: Some(reported) } = report.outcome else { panic!("{report:?}") };
-        let reserved = gate.reserve(&[request], begun).await.unwrap().remove(0);
+        let reserved = gate.reserve(&[next], begun()).await.unwrap().remove(0);
         let Reservation::Refused { until: held } = reserved else { panic!("{reserved:?}") };
         for until in [reported, held] {
-            let rest = until.since(begun);
+            let rest = until.since(begun());
             assert!(REST <= rest && rest < REST * 2, "{rest:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hosts_gap_begins_with_the_request_although_it_redirected_to_another_host() {
+        let clock = Arc::new(ManualClock::new(begun()));
+        let fetcher = Box::new(RedirectsLate(Arc::clone(&clock)));
+        let Bench { poller, gate, job, next } = bench(fetcher, Arc::clone(&clock)).await;
+        let polled = poller.poll(&job, Isolation::None).await.unwrap();
+        let Polled::Report(_, Some(held)) = polled else { panic!("{polled:?}") };
+        poller.release(&held).await.unwrap();
+
+        let reserved = gate.reserve(std::slice::from_ref(&next), clock.now()).await.unwrap().remove(0);
+        assert_eq!(reserved, Reservation::Refused { until: clock.now().after(next.limits.gap) });
     }
 }

@@ -87,7 +87,10 @@ impl FetchFeed for Fetching {
         let answered = self.ask(job, &job.host, hops, begun).await;
         let is_document = matches!(answered.outcome, Outcome::Modified(_) | Outcome::NotModified { .. });
         match leads_to.filter(|host| is_document && *host != job.host) {
-            Some(host) => self.follow(job, &host, hops, begun).await,
+            Some(host) => {
+                let own_sent = answered.own_sent.filter(|_| !self.world.is_sabotaged(Sabotage::ForgetsStart));
+                Fetched { own_sent, ..self.follow(job, &host, hops, begun).await }
+            }
             None => answered,
         }
     }
@@ -138,6 +141,7 @@ impl Fetching {
             return failed(FailureKind::Connect);
         }
         let sent = Instant::now();
+        let own_sent = (*host == job.host).then_some(sent);
         // A fetch that was interrupted at a redirect, or continues from one, has requested the feed before.
         let flight = match job.detour.is_some() || *host != job.host {
             true => world.judge().redirected(life, job, host, world.now()),
@@ -160,7 +164,7 @@ impl Fetching {
             world.judge().answered(flight, None, now);
             life.running().await;
             let failure = if answering >= left { FailureKind::Timeout } else { FailureKind::Truncated };
-            return Fetched { last_sent: Some(sent), ..failed(failure) };
+            return Fetched { last_sent: Some(sent), own_sent, ..failed(failure) };
         }
         let throttled = match world.origin().hosts.get(host).and_then(|host| host.throttles) {
             Some((from, until, rest)) if from <= now && now < until => Some(rest),
@@ -182,6 +186,7 @@ impl Fetching {
             duration: begun.elapsed(),
             last_host: Some(host.clone()),
             last_sent: Some(sent),
+            own_sent,
             http_status: Some(status),
             conditional: !job.validators.is_empty(),
             ..Fetched::unasked(outcome)

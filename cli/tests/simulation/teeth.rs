@@ -40,6 +40,19 @@ fn fleet_with(more: bool, weather: Box<dyn Weather>, sabotage: Option<Sabotage>)
     fleet
 }
 
+/// A worker hears late that it may begin its first fetch, and all feeds redirect to another host.
+fn redirects_late(sabotage: Option<Sabotage>) -> Verdict {
+    simulated(async move {
+        let late = Plan::Once(Fate::LateAnswer(Duration::from_millis(1_500)));
+        let mut fleet = fleet(Box::new(Planned::first("acquire", late)), sabotage);
+        let elsewhere = Some(HostKey::new("elsewhere.example:443"));
+        fleet.world.origin().feeds.values_mut().for_each(|feed| feed.leads_to.clone_from(&elsewhere));
+        start(&mut fleet);
+        fleet.live(seconds(45)).await;
+        heal_and_judge(&mut fleet).await
+    })
+}
+
 /// One of two schedulers cannot store reports until it claims nothing any more. The other one stores all that is left, and is
 /// stopped for good.
 fn latched(sabotage: Option<Sabotage>) -> Verdict {
@@ -288,6 +301,11 @@ fn a_process_that_works_by_a_wrong_clock_is_found() {
 #[test]
 fn a_hold_that_is_shortened_by_a_clock_that_is_set_during_a_fetch_is_found() {
     is_found("a fetch by a clock that may be set", set_back, Sabotage::SetInFetch, Rule::Hold);
+}
+
+#[test]
+fn a_gap_that_begins_before_its_request_is_found_when_hosts_redirect() {
+    is_found("a start that is forgotten after a redirect", redirects_late, Sabotage::ForgetsStart, Rule::Gap);
 }
 
 #[test]

@@ -86,6 +86,8 @@ pub(crate) enum Sabotage {
     AnyClock,
     /// A fetch reads the clock of its machine, which may be set meanwhile.
     SetInFetch,
+    /// A fetch that ends at another host does not say when its job's own host was requested.
+    ForgetsStart,
 }
 
 /// What a sabotaged process remembers.

@@ -149,6 +149,9 @@ pub(super) async fn hop(fetch: &mut Fetch<'_>, url: &FeedUrl) -> Step {
     let response = client::send(&fetch.shared.client, method, url.as_url(), fields, limits, &mut sent).await;
     let received = fetch.hops.clock.now();
     fetch.fetched.last_sent = sent;
+    if fetch.fetched.last_host.as_ref() == Some(&fetch.job.host) {
+        fetch.fetched.own_sent = sent.or(fetch.fetched.own_sent);
+    }
     if let (Some(trace), Some(request)) = (&mut fetch.trace, shown) {
         let answer = response.as_ref().ok().map(|answered| trace::ResponseHead::of(&answered.response));
         let took = fetch.started.elapsed().saturating_sub(before);

@@ -54,6 +54,8 @@ pub struct Fetched {
     /// When the last request went out, after its host's name was resolved and the connection was established: a host's
     /// gap should be counted from here.
     pub last_sent: Option<Instant>,
+    /// The same of the last request to the job's own host, whichever host the fetch ended at.
+    pub own_sent: Option<Instant>,
     /// From the start to the last byte read, or to the failure.
     pub duration: Duration,
     /// The feeds that the body announces, when it is a page instead of a feed.
@@ -92,6 +94,7 @@ impl Fetched {
             moved_to: None,
             last_host: None,
             last_sent: None,
+            own_sent: None,
             duration: Duration::ZERO,
             announced: Vec::new(),
             probe: None,

@@ -126,8 +126,8 @@ async fn try_usual_places(fetch: &mut Fetch<'_>, page_outcome: Outcome, host: Ho
 
 /// The report is about the page. Of the later requests it says only when they were and how much they took.
 fn back_at(fetch: &mut Fetch<'_>, page: Fetched, outcome: Outcome) -> Outcome {
-    let Fetched { last_host, last_sent, duration, wire_bytes, .. } = fetch.fetched.clone();
-    fetch.fetched = Fetched { last_host, last_sent, duration, wire_bytes, ..page };
+    let Fetched { last_host, last_sent, own_sent, duration, wire_bytes, .. } = fetch.fetched.clone();
+    fetch.fetched = Fetched { last_host, last_sent, own_sent, duration, wire_bytes, ..page };
     outcome
 }
 

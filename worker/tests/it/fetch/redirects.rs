@@ -51,6 +51,20 @@ async fn p13_a_redirect_to_another_place_is_asked_unconditionally() {
 }
 
 #[tokio::test]
+async fn the_start_of_the_request_to_the_jobs_own_host_is_known_after_a_redirect_to_another() {
+    let bench = Bench::start().await;
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    let mut job = bench.feed("/old", Script::redirect(302, bench.origin.url_on(1, "/feed")));
+    let fetched = bench.poll(&mut job).await;
+    assert!(fetched.last_host.as_ref().is_some_and(|host| *host != job.host), "{fetched:?}");
+    assert!(fetched.own_sent.is_some() && fetched.own_sent < fetched.last_sent, "{fetched:?}");
+
+    let mut direct = bench.feed("/direct", Script::feed(Feed::rss()));
+    let fetched = bench.poll(&mut direct).await;
+    assert!(fetched.own_sent.is_some() && fetched.own_sent == fetched.last_sent, "{fetched:?}");
+}
+
+#[tokio::test]
 async fn p41_a_304_from_a_hop_that_was_asked_unconditionally_is_an_error() {
     let bench = Bench::start().await;
     bench.origin.set("/other", Script::status(304));
