@@ -75,20 +75,14 @@ pub struct FetchJob {
     pub mac: Option<JobMac>,
 }
 
-/// Versions of one epoch, as the host gate counts them: more than any feed reaches. Epochs are counted modulo [`EPOCHS`], so that the
-/// gate's scripts, whose numbers are doubles, keep each version exactly.
-const VERSIONS: i64 = 1 << 40;
-const EPOCHS: u32 = 1 << 12;
-
 fn is_first_epoch(epochs: &u32) -> bool {
     *epochs == 0
 }
 
 impl FetchJob {
-    /// Returns the version by which the host gate remembers what was started and reported: above those of the epochs before, so that a
-    /// version that was given out again is not taken for the one that was reported.
+    /// Returns the version by which the host gate remembers what was started and reported.
     pub fn gate_version(&self) -> Version {
-        Version(self.version.0 + i64::from(self.epochs % EPOCHS) * VERSIONS)
+        self.version.in_epoch(self.epochs)
     }
 }
 
@@ -102,20 +96,4 @@ pub struct Detour {
     /// The fetch is of a page of older entries: see [`FetchJob::page`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub page: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::queue::conformance::job;
-
-    #[test]
-    fn a_version_of_a_later_epoch_is_above_all_of_earlier_ones_and_exact_as_a_double() {
-        let version = |epochs, version| FetchJob { epochs, version: Version(version), ..job(1) }.gate_version().0;
-        assert_eq!(version(0, 7), 7);
-        assert!(version(1, 1) > version(0, 1 << 39));
-        let highest = version(EPOCHS - 1, VERSIONS - 1);
-        assert!(highest < 1 << f64::MANTISSA_DIGITS, "{highest}");
-        assert_eq!(version(EPOCHS, 7), 7, "counted from the beginning again");
-    }
 }

@@ -25,7 +25,7 @@ const PURPOSE: &[u8] = b"feedfleet job 1";
 /// A key for signing jobs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobKey {
-    /// Its number; rises.
+    /// Its number: later keys have higher ones, and no two have the same.
     pub id: i64,
     /// 32 random bytes.
     pub secret: Vec<u8>,
@@ -39,9 +39,16 @@ impl std::fmt::Debug for JobKey {
     }
 }
 
-/// Returns 32 random bytes for a key.
-pub fn fresh_secret() -> [u8; 32] {
-    rand::rng().random()
+/// Random bits of a key's number, below the time when it was made.
+const RANDOM_BITS: u32 = 20;
+
+impl JobKey {
+    /// Returns a new key. A store that failed over to a standby that lagged does not know its last keys: so numbers are not counted there.
+    pub fn fresh(now: Timestamp) -> Self {
+        let mut random = rand::rng();
+        let id = now.millis() << RANDOM_BITS | random.random_range(0..1 << RANDOM_BITS);
+        JobKey { id, secret: random.random::<[u8; 32]>().to_vec(), made: now }
+    }
 }
 
 /// Why a report does not prove that it answers a job.
@@ -99,6 +106,11 @@ impl JobKeys {
     pub fn new(keys: &[JobKey]) -> Self {
         let hashed = |key: &JobKey| (key.id, (key.made, hmac::Key::new(hmac::HMAC_SHA256, &key.secret)));
         JobKeys { keys: keys.iter().map(hashed).collect() }
+    }
+
+    /// Returns whether a report's code is of one of the keys, if it has one.
+    pub fn know_that_of(&self, report: &FetchReport) -> bool {
+        report.mac.as_ref().is_none_or(|mac| self.keys.contains_key(&mac.key))
     }
 
     /// Signs a job.

@@ -23,6 +23,24 @@ impl fmt::Display for FeedId {
 #[serde(transparent)]
 pub struct Version(pub i64);
 
+/// Versions of one epoch, as the host gate counts them: more than any feed reaches. Epochs are counted modulo [`EPOCHS`], so that the
+/// gate's scripts, whose numbers are doubles, keep each version exactly.
+const VERSIONS: i64 = 1 << 40;
+const EPOCHS: u32 = 1 << 12;
+
+impl Version {
+    /// Returns the version as the host gate remembers it when the store had begun this many epochs: above those of the epochs before, so
+    /// that a version that was given out again is not taken for the one that was reported.
+    pub fn in_epoch(self, epochs: u32) -> Self {
+        Version(self.0 + i64::from(epochs % EPOCHS) * VERSIONS)
+    }
+
+    /// Returns the version without its epoch.
+    pub fn number(self) -> i64 {
+        self.0 % VERSIONS
+    }
+}
+
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -145,6 +163,17 @@ impl fmt::Display for FeedUrl {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_of_a_later_epoch_is_above_all_of_earlier_ones_and_exact_as_a_double() {
+        let version = |epochs, version| Version(version).in_epoch(epochs).0;
+        assert_eq!(version(0, 7), 7);
+        assert!(version(1, 1) > version(0, 1 << 39));
+        assert_eq!(Version(7).in_epoch(3).number(), 7);
+        let highest = version(EPOCHS - 1, VERSIONS - 1);
+        assert!(highest < 1 << f64::MANTISSA_DIGITS, "{highest}");
+        assert_eq!(version(EPOCHS, 7), 7, "counted from the beginning again");
+    }
 
     #[test]
     fn a_feed_url_keeps_what_was_given_and_drops_what_is_never_sent() {

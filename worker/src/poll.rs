@@ -129,6 +129,7 @@ impl Poller {
             feed: job.feed,
             version: job.gate_version(),
             deadline,
+            leased_until: self.leased_until(job),
             nonce: self.nonces.fresh(),
             isolation,
         };
@@ -183,7 +184,7 @@ impl Poller {
     /// flight.
     async fn expired(&self, job: &FetchJob, now: Timestamp) -> Polled {
         self.give_up_ticket(job, now).await;
-        if now >= job.expires.after(self.config.scheduler.fetch_lease) {
+        if now >= self.leased_until(job) {
             return Polled::Nothing;
         }
         let deferred = Fetched::unasked(Outcome::Deferred { until: now });
@@ -288,6 +289,11 @@ impl Poller {
         let release = Release { remember_until, next_start_in };
         log::releasing(&held.permit, &release, now);
         self.gate.release(&held.permit, release, now).await
+    }
+
+    /// Returns until when the schedule hides the job's feed.
+    fn leased_until(&self, job: &FetchJob) -> Timestamp {
+        job.expires.after(self.config.scheduler.fetch_lease)
     }
 
     fn lease(&self) -> Duration {

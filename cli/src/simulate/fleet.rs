@@ -249,6 +249,7 @@ impl VirtualFleet {
             feed: job.feed,
             version: job.version,
             deadline,
+            leased_until: job.expires.after(self.dispatcher.config.scheduler.fetch_lease),
             nonce: fresh_nonce(),
             isolation: Isolation::None,
         };

@@ -51,6 +51,8 @@ pub(crate) struct Tolerance {
     pub(crate) gap: Duration,
     /// Between two requests for a feed.
     pub(crate) interval: Duration,
+    /// The life of a permit.
+    pub(crate) permit: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -84,7 +86,13 @@ struct Flight {
     feed: FeedId,
     host: HostKey,
     life: u32,
+    /// When its permit ends.
+    ends: Timestamp,
     cut: bool,
+    /// A report of it is in the queue.
+    reported: bool,
+    /// Its process was stopped until after its permit had ended, and had not reported: nobody can tell it from a dead one.
+    overslept: bool,
 }
 
 /// Sees everything.
@@ -161,7 +169,7 @@ impl Judge {
     /// A request for a feed that was redirected reaches another host.
     pub(crate) fn redirected(&mut self, life: &Life, job: &FetchJob, host: &HostKey, now: Timestamp) -> u64 {
         let wrong = self.judge_host(host, now);
-        self.enter(life, job, host, wrong, now)
+        self.enter(life, job, host, wrong, now, now)
     }
 
     /// A request reaches its origin. Intervals count from the time at which its fetch began.
@@ -169,7 +177,7 @@ impl Judge {
         let mut wrong = self.judge_host(&job.host, now);
         wrong.extend(life.wrong_clock(REQUESTS_END).map(|what| (Rule::Clock, what)));
         wrong.extend(self.judge_feed(job.feed, job.version.0, now));
-        let flight = self.enter(life, job, &job.host, wrong, now);
+        let flight = self.enter(life, job, &job.host, wrong, begun, now);
         let known = self.feeds.get_mut(&job.feed).expect("only known feeds are polled");
         (known.asked, known.woken, known.lost) = (Some((begun, flight)), false, false);
         flight
@@ -181,6 +189,7 @@ impl Judge {
         job: &FetchJob,
         host: &HostKey,
         wrong: Vec<(Rule, String)>,
+        begun: Timestamp,
         now: Timestamp,
     ) -> u64 {
         self.last_flight += 1;
@@ -194,7 +203,10 @@ impl Judge {
         let at = self.hosts.entry(host.clone()).or_default();
         at.started = Some(now);
         at.flights.insert(flight);
-        self.flights.insert(flight, Flight { feed, host: host.clone(), life: life.number, cut: false });
+        let ends = begun.after(self.tolerance.permit);
+        let flown =
+            Flight { feed, host: host.clone(), life: life.number, ends, cut: false, reported: false, overslept: false };
+        self.flights.insert(flight, flown);
         flight
     }
 
@@ -219,7 +231,8 @@ impl Judge {
         let Tolerance { skew, interval, .. } = self.tolerance;
         let known = &self.feeds[&feed];
         let mut wrong = Vec::new();
-        let cut = known.asked.and_then(|(_, last)| self.flights.get(&last)).is_some_and(|last| last.cut);
+        let last = known.asked.and_then(|(_, last)| self.flights.get(&last));
+        let cut = last.is_some_and(|last| last.cut || last.overslept);
         let in_flight = |flight: &u64| self.flights.get(flight).is_some_and(|flown| flown.feed == feed);
         if self.hosts.values().any(|host| host.flights.iter().any(in_flight)) {
             wrong.push((Rule::Double, "it is being fetched".to_owned()));
@@ -315,6 +328,13 @@ impl Judge {
     /// A feed's job was worked: a report of it is in the queue.
     pub(crate) fn shown(&mut self, feed: FeedId) {
         self.feeds.get_mut(&feed).expect("only known feeds are polled").job = None;
+        self.flights.values_mut().filter(|flown| flown.feed == feed).for_each(|flown| flown.reported = true);
+    }
+
+    /// A process is stopped until then.
+    pub(crate) fn stopped(&mut self, life: &Life, until: Timestamp) {
+        let own = self.flights.values_mut().filter(|flown| flown.life == life.number && !flown.reported);
+        own.filter(|flown| flown.ends < until).for_each(|flown| flown.overslept = true);
     }
 
     fn leave(&mut self, flight: u64) {

@@ -27,6 +27,7 @@ pub(crate) fn trouble(fleet: &mut Fleet, random: &mut StdRng) {
         (3 | 4, Some(index)) => {
             note(&world, format!("{} is stopped for {lasts:?}", fleet.processes[index].life));
             fleet.processes[index].life.pause(lasts);
+            world.judge().stopped(&fleet.processes[index].life, now.after(lasts));
         }
         (5 | 6, Some(index)) => {
             note(&world, format!("{} cannot reach {server:?} for {lasts:?}", fleet.processes[index].life));

@@ -135,7 +135,7 @@ impl World {
     ) -> Arc<Self> {
         let store = StoreServer::new(has_standby);
         let interval = config.policy.min_interval;
-        let tolerance = Tolerance { skew: skew * 2, gap: config.host.gap, interval };
+        let tolerance = Tolerance { skew: skew * 2, gap: config.host.gap, interval, permit: config.fetch.deadline() };
         Arc::new(World {
             config: Arc::new(config),
             store: Arc::new(store),

@@ -37,6 +37,7 @@ macro_rules! host_gate_conformance {
             a_block_is_there_before_the_gate_opens_and_frees_no_place
             rules_are_shown_to_whoever_does_not_know_them
             a_reported_version_is_not_granted_again
+            a_reported_version_is_leased_although_another_epoch_gives_it_out_again
             a_deferred_version_is_granted_again
             one_feed_has_one_live_permit
             release_frees_only_what_its_own_acquire_took
@@ -115,6 +116,7 @@ fn request(ticket: Ticket, feed: i64, version: i64, now: i64, isolation: Isolati
         feed: FeedId(feed),
         version: Version(version),
         deadline: at(now).after(FETCH),
+        leased_until: Timestamp::EPOCH,
         nonce: fresh_nonce(),
         isolation,
     }
@@ -282,6 +284,26 @@ cases! {
         // The refused one returned its ticket.
         let ticket = reserve(gate, LIMITS, 4000).await.unwrap();
         granted(acquire(gate, ticket, 1, 5, 4000).await);
+    }
+
+    a_reported_version_is_leased_although_another_epoch_gives_it_out_again(gate) {
+        opened(gate).await;
+        let ask = async |feed, version: Version, now| {
+            let ticket = reserve(gate, LIMITS, now).await.unwrap();
+            let asked = request(ticket, feed, version.0, now, Isolation::Alone);
+            let asked = AcquireRequest { leased_until: at(60_000), ..asked };
+            gate.acquire(&asked, at(now)).await.unwrap()
+        };
+        for (feed, now) in [(1, 0), (2, 2_000)] {
+            reported(gate, &granted(ask(feed, Version(4), now).await), now + 100).await;
+        }
+        // The store gives out again what it lost, or what was not stored yet.
+        for (version, now) in [(4, 4_000), (3, 6_000)] {
+            let asked = ask(1, Version(version).in_epoch(1), now).await;
+            assert_eq!(asked, Acquired::NotNow { until: at(60_000) }, "version {version}");
+        }
+        granted(ask(2, Version(5).in_epoch(1), 8_000).await);
+        granted(ask(1, Version(4).in_epoch(1), 60_000).await);
     }
 
     a_deferred_version_is_granted_again(gate) {

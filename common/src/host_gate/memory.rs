@@ -203,7 +203,17 @@ mod tests {
         let Reservation::Ticket(ticket) = reserved[0] else { panic!("no ticket") };
         let (feed, version) = (FeedId(7), Version(3));
         let (nonce, isolation) = (fresh_nonce(), Isolation::Alone);
-        let request = AcquireRequest { host, limits, ticket, feed, version, deadline: expires, nonce, isolation };
+        let request = AcquireRequest {
+            host,
+            limits,
+            ticket,
+            feed,
+            version,
+            deadline: expires,
+            leased_until: Timestamp::EPOCH,
+            nonce,
+            isolation,
+        };
         let acquired = gate.acquire(&request, now).await.unwrap();
         if let (true, Acquired::Granted(permit)) = (reports, &acquired) {
             gate.release(permit, Release { remember_until: Some(expires), next_start_in: None }, now).await.unwrap();

@@ -7,7 +7,8 @@
 //! - starts at one host are at least [`HostLimits::gap`] apart once the burst is used, and at most
 //!   [`HostLimits::parallel`] tickets or requests are outstanding at once;
 //! - no start before a hold or an operator's block has passed, of which neither touches the other;
-//! - one live permit a feed; a version whose report was released as reported is not granted again;
+//! - one live permit a feed; a version whose report was released as reported is not granted again, and before its job's lease ends not
+//!   even if the store has begun another epoch meanwhile and gives the version out again;
 //! - `release` frees only what its own `acquire` took;
 //! - a version that was started without a report is started again only in [`Isolation`];
 //! - operators' rules are kept as text and shown to every process that shares the gate; they mean nothing to the gate
@@ -77,6 +78,8 @@ pub struct AcquireRequest {
     pub version: Version,
     /// The request has ended by then: life of the permit.
     pub deadline: Timestamp,
+    /// When the job's lease ends: until then the schedule hides the feed.
+    pub leased_until: Timestamp,
     /// Names the permit. A caller that gets no answer releases it by this name: the grant may have taken effect.
     pub nonce: u64,
     /// What else runs in the caller's process.

@@ -61,6 +61,8 @@ pub struct Guard {
     pub reported: Option<(Version, Timestamp)>,
     /// Starts of a version without a report.
     pub starts: (Version, u32),
+    /// When the lease of the last started job ends. Its version is that of [`Self::starts`].
+    pub leased_until: Timestamp,
 }
 
 /// A pace as the generic cell rate algorithm sees it: allowed from `arrival - (burst - 1) * gap` on.
@@ -167,7 +169,13 @@ impl GateState {
 
         let guard = self.feeds.entry(request.feed).or_default();
         let reported = guard.reported.is_some_and(|(version, until)| version >= request.version && until > now);
-        let fetched_until = guard.token.map(|(_, end)| end).filter(|end| *end > now);
+        // Of another epoch, or it would count as reported.
+        let is_repeated = request.version.number() <= guard.starts.0.number();
+        let fetched_until = match guard.token {
+            Some((_, end)) => Some(end),
+            None => is_repeated.then_some(guard.leased_until),
+        };
+        let fetched_until = fetched_until.filter(|end| *end > now);
         let retry = now.after(limits.gap.max(Duration::from_millis(1)));
         let refusal = match (open, fetched_until, refused_until) {
             _ if reported => Some(Acquired::Reported),
@@ -195,6 +203,7 @@ impl GateState {
             return Acquired::Crashed(request.permit());
         }
         guard.starts.1 += 1;
+        guard.leased_until = request.leased_until;
         let host = self.host(&request.host, now);
         host.charge_start(limits, now);
         host.flights.push((request.nonce, request.deadline));
@@ -249,7 +258,10 @@ impl GateState {
             }
             // It came back alive, so it did not kill its worker. A second release finds no token and does not count
             // down again.
-            None if own && guard.starts.0 == permit.version => guard.starts.1 = guard.starts.1.saturating_sub(1),
+            None if own && guard.starts.0 == permit.version => {
+                guard.starts.1 = guard.starts.1.saturating_sub(1);
+                guard.leased_until = Timestamp::EPOCH;
+            }
             None => {}
         }
     }
@@ -284,6 +296,7 @@ impl GateState {
         self.feeds.retain(|_, guard| {
             guard.token.is_some_and(|(_, end)| end > now)
                 || guard.reported.is_some_and(|(_, until)| until > now)
+                || guard.leased_until > now
                 || guard.starts.1 > 0
         });
         self.sweep_at = SWEEP_FROM.max((self.hosts.len() + self.feeds.len()) * SWEEP_FACTOR);

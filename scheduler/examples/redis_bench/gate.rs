@@ -64,7 +64,17 @@ async fn poll(gate: &RedisGate, feed: FeedId, host: &HostKey, ticket: Ticket) ->
     let now = SystemClock.now();
     let (host, deadline, version) = (host.clone(), now.after(LIFE), Version(1));
     let (nonce, isolation) = (fresh_nonce(), Isolation::None);
-    let request = AcquireRequest { host, limits: LIMITS, ticket, feed, version, deadline, nonce, isolation };
+    let request = AcquireRequest {
+        host,
+        limits: LIMITS,
+        ticket,
+        feed,
+        version,
+        deadline,
+        leased_until: Timestamp::EPOCH,
+        nonce,
+        isolation,
+    };
     let Acquired::Granted(permit) = gate.acquire(&request, now).await? else { bail!("a ticket was refused") };
     gate.release(&permit, Release { remember_until: Some(deadline), next_start_in: None }, now).await?;
     Ok(())

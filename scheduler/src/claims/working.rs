@@ -87,6 +87,7 @@ impl Fleet {
             feed: job.feed,
             version: job.version,
             deadline,
+            leased_until: Timestamp::EPOCH,
             nonce,
             isolation: Isolation::Alone,
         };

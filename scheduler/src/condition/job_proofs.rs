@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::config::Config;
 use common::feed::Feed;
 use common::job::FetchJob;
-use common::job_keys::{JobKeys, MacError, Tolerance, fresh_secret};
+use common::job_keys::{JobKey, JobKeys, MacError, Tolerance};
 use common::metrics::Metrics;
 use common::report::FetchReport;
 use common::time::Timestamp;
@@ -17,6 +17,8 @@ use store::{Store, StoreError, StoredJobKeys};
 
 /// Between two looks at the store's keys. Far less than the time before a new key is used.
 const READ_EVERY: Duration = Duration::from_secs(60);
+/// The same while there are reports of an unknown key: of a scheduler that found none after the store had failed over.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 /// How long the store may take for it when the keys of the look before are there: a report's hold must not wait for the store.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Between two log lines about refused reports.
@@ -35,9 +37,11 @@ pub struct JobProofs {
 /// What was read from the store.
 #[derive(Clone, Debug)]
 struct Known {
+    stored: Arc<StoredJobKeys>,
     keys: Arc<JobKeys>,
-    unsigned_since: Option<Timestamp>,
     read: Timestamp,
+    /// The newest epoch of the store that is known to have these keys.
+    epochs: Option<u32>,
 }
 
 /// Refused reports that were not logged yet.
@@ -60,16 +64,21 @@ impl JobProofs {
         }
     }
 
-    /// Signs jobs.
+    /// Signs jobs. When the store has begun another epoch, it gets the keys back that it has lost: other schedulers read them there.
     pub async fn sign(&self, jobs: &mut [FetchJob], store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
-        let known = self.known(store, now).await?;
+        let mut known = self.known(store, READ_EVERY, now).await?;
+        let epochs = jobs.iter().map(|job| job.epochs).max();
+        if known.epochs < epochs {
+            let read = store.job_keys(&known.stored.keys, &JobKey::fresh(now)).await?;
+            known = self.note(read, epochs, now);
+        }
         jobs.iter_mut().for_each(|job| known.keys.sign(job, now));
         Ok(())
     }
 
     /// Reads the keys unless they were read a moment ago. Keys that were read before serve while the store is away.
     pub async fn ready(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
-        self.known(store, now).await.map(drop)
+        self.known(store, READ_EVERY, now).await.map(drop)
     }
 
     /// Keeps the reports that are believed.
@@ -80,8 +89,11 @@ impl JobProofs {
         metrics: &Metrics,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let known = self.known(store, now).await?;
-        let may_be_unsigned = known.unsigned_since.is_some_and(|since| now < since.after(self.unsigned_for));
+        let mut known = self.known(store, READ_EVERY, now).await?;
+        if !reports.iter().all(|report| known.keys.know_that_of(report)) {
+            known = self.known(store, READ_AGAIN, now).await?;
+        }
+        let may_be_unsigned = known.stored.unsigned_since.is_some_and(|since| now < since.after(self.unsigned_for));
         reports.retain(|report| match known.keys.verify(report, self.tolerance, now) {
             Ok(()) => true,
             Err(MacError::Missing) if may_be_unsigned => {
@@ -104,14 +116,15 @@ impl JobProofs {
         report.mac.as_ref().is_some_and(|mac| mac.issued.after(self.tolerance.skew) < known)
     }
 
-    async fn known(&self, store: &dyn Store, now: Timestamp) -> Result<Known, StoreError> {
+    /// Returns the keys, read at most this long ago if the store answers soon.
+    async fn known(&self, store: &dyn Store, every: Duration, now: Timestamp) -> Result<Known, StoreError> {
         let before = common::lock(&self.known).clone();
-        let Some(before) = before else { return Ok(self.note(read(store, now).await?, now)) };
-        if !now.is_time_again(before.read, READ_EVERY) {
+        let Some(before) = before else { return Ok(self.note(read(store, now).await?, None, now)) };
+        if !now.is_time_again(before.read, every) {
             return Ok(before);
         }
         match tokio::time::timeout(PATIENCE, read(store, now)).await {
-            Ok(Ok(keys)) => Ok(self.note(keys, now)),
+            Ok(Ok(keys)) => Ok(self.note(keys, before.epochs, now)),
             // The store is away or slow, which is logged where it is in the way. The keys are read again a minute later.
             Ok(Err(_)) | Err(_) => {
                 let known = Known { read: now, ..before };
@@ -121,8 +134,9 @@ impl JobProofs {
         }
     }
 
-    fn note(&self, StoredJobKeys { keys, unsigned_since }: StoredJobKeys, now: Timestamp) -> Known {
-        let known = Known { keys: Arc::new(JobKeys::new(&keys)), unsigned_since, read: now };
+    fn note(&self, stored: StoredJobKeys, epochs: Option<u32>, now: Timestamp) -> Known {
+        let keys = Arc::new(JobKeys::new(&stored.keys));
+        let known = Known { stored: Arc::new(stored), keys, read: now, epochs };
         *common::lock(&self.known) = Some(known.clone());
         known
     }
@@ -143,5 +157,5 @@ impl JobProofs {
 }
 
 async fn read(store: &dyn Store, now: Timestamp) -> Result<StoredJobKeys, StoreError> {
-    store.job_keys(&fresh_secret(), now).await
+    store.job_keys(&[], &JobKey::fresh(now)).await
 }

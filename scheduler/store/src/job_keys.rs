@@ -23,6 +23,10 @@ pub(crate) type KeyRow = (i64, Vec<u8>, i64);
 
 /// All keys, oldest first.
 pub(crate) const KEYS: &str = "SELECT id, secret, made_at FROM job_keys ORDER BY id";
+/// Deletes old keys, the newest excepted.
+pub(crate) const DELETE: &str = "DELETE FROM job_keys WHERE made_at < $1 AND id < (SELECT max(id) FROM job_keys)";
+/// Stores a key.
+pub(crate) const KEEP: &str = "INSERT INTO job_keys (id, secret, made_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
 /// When the fleet got keys.
 pub(crate) const UNSIGNED: &str = "SELECT unsigned_since FROM store";
 
@@ -36,15 +40,21 @@ impl StoredJobKeys {
     }
 }
 
-/// Returns whether something has to be written: a new key is due, or an old one is to be deleted.
-pub(crate) fn is_due(rows: &[KeyRow], now: Timestamp) -> bool {
-    let newest = rows.last().is_none_or(|(.., made)| *made < renewed_before(now));
-    newest || rows.len() > 1 && rows.iter().any(|(.., made)| *made < deleted_before(now))
+/// Returns what has to be stored: the caller's keys that the store has lost, and `fresh` if the newest key is old.
+pub(crate) fn missing<'a>(rows: &[KeyRow], known: &'a [JobKey], fresh: &'a JobKey) -> Vec<&'a JobKey> {
+    let (now, is_stored) = (fresh.made, |key: &JobKey| rows.iter().any(|(id, ..)| *id == key.id));
+    let mut missing: Vec<&JobKey> =
+        known.iter().filter(|key| !is_stored(key) && key.made.millis() >= deleted_before(now)).collect();
+    let made = rows.iter().map(|(.., made)| *made).chain(missing.iter().map(|key| key.made.millis()));
+    if made.max().is_none_or(|made| made < before(now, RENEWED_AFTER)) {
+        missing.push(fresh);
+    }
+    missing
 }
 
-/// A new key is made unless one was made after this.
-pub(crate) fn renewed_before(now: Timestamp) -> i64 {
-    before(now, RENEWED_AFTER)
+/// Returns whether a key is to be deleted.
+pub(crate) fn has_old(rows: &[KeyRow], now: Timestamp) -> bool {
+    rows.len() > 1 && rows.iter().any(|(.., made)| *made < deleted_before(now))
 }
 
 /// Keys made before this are deleted, the newest excepted.

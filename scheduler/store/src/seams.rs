@@ -10,6 +10,7 @@ use common::archive::ArchiveRead;
 use common::feed::Feed;
 use common::host::{HostKey, HostRule};
 use common::job::Detour;
+use common::job_keys::JobKey;
 use common::secrets::Credentials;
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
@@ -357,9 +358,10 @@ pub trait Upkeep: Send + Sync {
 /// Keys that schedulers share, and credentials that are sealed with an older one.
 #[async_trait]
 pub trait Seals: Send + Sync {
-    /// The keys with which schedulers sign jobs. Adds `fresh` first when there is none, or none made within the last 30 days; deletes
-    /// what is older than 60. Safe from several processes: all get the same keys.
-    async fn job_keys(&self, fresh: &[u8; 32], now: Timestamp) -> Result<StoredJobKeys, StoreError>;
+    /// The keys with which schedulers sign jobs. Stores those of `known` first that the store has lost, and adds `fresh`, made now, when
+    /// there is none, or none made within the last 30 days; deletes what is older than 60. Safe from several processes: all get the
+    /// same keys.
+    async fn job_keys(&self, known: &[JobKey], fresh: &JobKey) -> Result<StoredJobKeys, StoreError>;
 
     /// Feeds after `after` whose credentials do not begin with `current`, by number, at most `limit`.
     async fn old_seals(&self, current: &[u8], after: FeedId, limit: u32) -> Result<Vec<OldSeal>, StoreError>;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use common::feed::Feed;
+use common::job_keys::JobKey;
 use common::secrets::Credentials;
 use common::time::Timestamp;
 use common::time::clocks_agree;
@@ -155,9 +156,9 @@ impl Upkeep for SeenStore {
 
 #[async_trait]
 impl Seals for SeenStore {
-    async fn job_keys(&self, fresh: &[u8; 32], now: Timestamp) -> Result<StoredJobKeys, StoreError> {
-        let fresh = *fresh;
-        self.call("job_keys", move |store| run(store.job_keys(&fresh, now))).await
+    async fn job_keys(&self, known: &[JobKey], fresh: &JobKey) -> Result<StoredJobKeys, StoreError> {
+        let (known, fresh) = (known.to_vec(), fresh.clone());
+        self.call("job_keys", move |store| run(store.job_keys(&known, &fresh))).await
     }
 
     async fn old_seals(&self, current: &[u8], after: FeedId, limit: u32) -> Result<Vec<OldSeal>, StoreError> {

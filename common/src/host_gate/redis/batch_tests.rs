@@ -39,6 +39,7 @@ async fn reserved(private: &PrivateServer) -> (RedisGate, Vec<AcquireRequest>) {
             feed: FeedId(number),
             version: Version(1),
             deadline: expires,
+            leased_until: Timestamp::EPOCH,
             nonce: fresh_nonce(),
             isolation: Isolation::Alone,
         },

@@ -69,6 +69,7 @@ async fn started(gate: &RedisGate, host: &HostKey, limits: HostLimits, feed: i64
                 feed: FeedId(feed),
                 version: Version(1),
                 deadline: asked.after(FETCH),
+                leased_until: Timestamp::EPOCH,
                 nonce: fresh_nonce(),
                 isolation: Isolation::Alone,
             };

@@ -60,6 +60,7 @@ async fn started(gate: &RedisGate, host: &HostKey, feed: i64) -> Timestamp {
                 feed: FeedId(feed),
                 version: Version(1),
                 deadline: asked.after(FETCH),
+                leased_until: Timestamp::EPOCH,
                 nonce: fresh_nonce(),
                 isolation: Isolation::Alone,
             };

@@ -286,6 +286,7 @@ impl HostGate for RedisGate {
                 .arg(STARTS_WITHOUT_REPORT)
                 .arg(request.isolation as u8)
                 .arg(self.gives_up(now))
+                .arg(request.leased_until.millis())
         };
         let answer = self.run("start a request", &request.host, now, item).await?;
         Ok(match &answer {

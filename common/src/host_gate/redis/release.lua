@@ -21,7 +21,7 @@ if KEYS[4] then
     end
   elseif own and feed.started == version then
     -- The worker survived the fetch. A second run of this script finds no token and does not count down again.
-    feed.starts = math.max(feed.starts - 1, 0)
+    feed.starts, feed.leased_until = math.max(feed.starts - 1, 0), 0
   end
   write_feed(KEYS[4], feed)
 end

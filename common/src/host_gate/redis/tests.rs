@@ -52,6 +52,7 @@ pub(super) async fn acquire(
         feed: FeedId(feed),
         version: Version(1),
         deadline: started.after(fetch),
+        leased_until: Timestamp::EPOCH,
         nonce: fresh_nonce(),
         isolation: Isolation::Alone,
     };

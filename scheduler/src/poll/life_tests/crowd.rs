@@ -207,6 +207,7 @@ async fn fetch(scheduler: &Scheduler, job: &FetchJob, now: Timestamp) -> FetchRe
         feed: job.feed,
         version: job.version,
         deadline: now.after(Duration::from_secs(30)),
+        leased_until: Timestamp::EPOCH,
         nonce: fresh_nonce(),
         isolation: Isolation::None,
     };

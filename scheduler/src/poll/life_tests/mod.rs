@@ -146,13 +146,14 @@ impl Fleet {
             feed: job.feed,
             version: job.gate_version(),
             deadline: now.after(Duration::from_secs(30)),
+            leased_until: job.expires.after(self.ops.config.scheduler.fetch_lease),
             nonce: fresh_nonce(),
             isolation: Isolation::None,
         };
         let Acquired::Granted(permit) = self.ops.gate.acquire(&request, now).await.unwrap() else {
             panic!("not granted")
         };
-        let remember_until = Some(now.after(Duration::from_secs(120)));
+        let remember_until = Some(now.after(Duration::from_secs(240)));
         self.ops.gate.release(&permit, Release { remember_until, next_start_in: None }, now).await.unwrap();
         report(job, now, outcome)
     }
@@ -247,7 +248,8 @@ async fn a_version_that_a_failed_over_store_gives_out_again_is_not_taken_for_the
     fleet.ops.store.begin_epoch().await.unwrap();
     let due = crate::schedule::Slot { feed: id, due_at: fleet.clock.now(), band: crate::schedule::Band::Steady };
     fleet.ops.schedule.put(&[due], fleet.clock.now()).await.unwrap();
-    fleet.clock.advance(GAP);
+    // The host was asked: it is asked again when the lease of the first job has ended.
+    fleet.clock.advance(Duration::from_secs(120));
     let jobs = fleet.dispatched().await;
     let report = fleet.work(&jobs[0], not_modified()).await;
     fleet.settle(report).await;

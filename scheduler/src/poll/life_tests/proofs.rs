@@ -4,6 +4,10 @@ use super::*;
 use common::host::HostKey;
 use common::host_gate::{Reservation, ReserveRequest};
 use common::job_mac::JobMac;
+use common::metrics::Metrics;
+use store::sqlite::SqliteStore;
+
+use crate::condition::job_proofs::JobProofs;
 
 /// Runs the intake until everything in the queue of reports is settled or dropped.
 async fn taken_in(fleet: &Fleet) {
@@ -158,4 +162,32 @@ async fn a_report_on_a_version_that_the_store_lost_changes_nothing_of_the_versio
     assert_eq!(before.version, unanswered.version);
     standby.settle(report(&unanswered, fleet.clock.now(), Outcome::Gone)).await;
     assert_eq!(standby.feed(id).await, before);
+}
+
+#[tokio::test]
+async fn schedulers_believe_each_others_jobs_although_the_store_has_lost_the_key_of_one() {
+    let config = config();
+    let (failed, promoted) =
+        (SqliteStore::open(":memory:").await.unwrap(), SqliteStore::open(":memory:").await.unwrap());
+    let (old, new) = (JobProofs::new(&config), JobProofs::new(&config));
+    let now = common::time::SystemClock.now();
+    let job = |feed, epochs| FetchJob {
+        epochs,
+        expires: now.after(Duration::from_secs(60)),
+        ..common::queue::conformance::job(feed)
+    };
+    let (mut lost, mut known, mut others) = ([job(1, 0)], [job(2, 1)], [job(3, 1)]);
+    old.sign(&mut lost, &failed, now).await.unwrap();
+    // A scheduler that begins after the failover finds no key.
+    new.sign(&mut others, &promoted, now).await.unwrap();
+    old.sign(&mut known, &promoted, now).await.unwrap();
+
+    let later = now.after(Duration::from_secs(2));
+    for proofs in [&old, &new] {
+        let mut reports: Vec<_> = [&lost, &known, &others]
+            .map(|jobs| report(&jobs[0], now.after(Duration::from_secs(1)), not_modified()))
+            .into();
+        proofs.keep(&mut reports, &promoted, &Metrics::new(), later).await.unwrap();
+        assert_eq!(reports.iter().map(|report| report.feed.0).collect::<Vec<_>>(), [1, 2, 3]);
+    }
 }

@@ -14,7 +14,17 @@ async fn interrupted(fleet: &Fleet, job: &FetchJob, until: Timestamp) -> FetchRe
     let (host, deadline) = (job.host.clone(), now.after(Duration::from_secs(30)));
     let FetchJob { feed, version, ticket, .. } = *job;
     let (nonce, isolation) = (fresh_nonce(), Isolation::None);
-    let request = AcquireRequest { host, limits, ticket, feed, version, deadline, nonce, isolation };
+    let request = AcquireRequest {
+        host,
+        limits,
+        ticket,
+        feed,
+        version,
+        deadline,
+        leased_until: Timestamp::EPOCH,
+        nonce,
+        isolation,
+    };
     let Acquired::Granted(permit) = fleet.ops.gate.acquire(&request, now).await.unwrap() else { panic!("not granted") };
     fleet.ops.gate.release(&permit, Release::default(), now).await.unwrap();
     let detour = Some(Detour { next: HUB.parse().unwrap(), way: format!("of feed {}", job.feed), page: false });

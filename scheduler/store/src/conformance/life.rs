@@ -1,5 +1,7 @@
 //! One feed's life, and what survives a restart.
 
+use common::job_keys::JobKey;
+
 use super::*;
 
 pub(crate) async fn a_feed_is_added_polled_and_read_back(backend: &dyn Backend) {
@@ -176,17 +178,22 @@ pub(crate) async fn numbers_tell_what_is_there(backend: &dyn Backend) {
 pub(crate) async fn all_schedulers_sign_with_the_same_keys_and_old_ones_are_deleted(backend: &dyn Backend) {
     const DAY: u64 = 24 * 3600;
     let store = backend.open().await;
-    let (first, again) = tokio::join!(store.job_keys(&[1; 32], at(0)), store.job_keys(&[2; 32], at(0)));
+    let key = |number: u8, day: u64| JobKey { id: number.into(), secret: vec![number; 32], made: at(day * DAY) };
+    let read = async |fresh: JobKey| store.job_keys(&[], &fresh).await.unwrap().keys;
+    let (one, other) = (key(1, 0), key(2, 0));
+    let (first, again) = tokio::join!(store.job_keys(&[], &one), store.job_keys(&[], &other));
     let first = first.unwrap();
-    assert_eq!((first.keys.len(), first.keys[0].secret.len(), first.unsigned_since), (1, 32, None));
+    assert_eq!((first.keys.len(), first.unsigned_since), (1, None));
+    assert!([one, other].contains(&first.keys[0]), "{first:?}");
     assert_eq!(again.unwrap(), first, "two that begin at once agree");
-    assert_eq!(store.job_keys(&[3; 32], at(29 * DAY)).await.unwrap(), first);
-    let renewed = store.job_keys(&[4; 32], at(31 * DAY)).await.unwrap().keys;
-    let numbers: Vec<i64> = renewed.iter().map(|key| key.id).collect();
-    assert_eq!((numbers, &renewed[1].secret[..]), (vec![1, 2], &[4; 32][..]));
-    assert_eq!(store.job_keys(&[5; 32], at(32 * DAY)).await.unwrap().keys, renewed);
-    let later = store.job_keys(&[6; 32], at(62 * DAY)).await.unwrap().keys;
-    assert_eq!(later.iter().map(|key| key.id).collect::<Vec<_>>(), [2, 3], "the oldest is gone");
-    let much_later = store.job_keys(&[7; 32], at(400 * DAY)).await.unwrap().keys;
-    assert_eq!(much_later.iter().map(|key| key.id).collect::<Vec<_>>(), [4]);
+    assert_eq!(read(key(3, 29)).await, first.keys);
+    let renewed = read(key(4, 31)).await;
+    assert_eq!(renewed, [first.keys[0].clone(), key(4, 31)]);
+    assert_eq!(read(key(5, 32)).await, renewed);
+    let later = read(key(6, 62)).await;
+    assert_eq!(later, [key(4, 31), key(6, 62)], "the oldest is gone");
+    // Another process knows one that was lost, and one that was deleted.
+    let known = store.job_keys(&[key(5, 40), first.keys[0].clone()], &key(7, 63)).await.unwrap().keys;
+    assert_eq!(known, [key(4, 31), key(5, 40), key(6, 62)]);
+    assert_eq!(read(key(8, 400)).await, [key(8, 400)]);
 }

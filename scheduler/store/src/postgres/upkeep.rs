@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use async_trait::async_trait;
+use common::job_keys::JobKey;
 use common::secrets::Credentials;
 use common::time::{Timestamp, clocks_agree};
 use common::url::FeedId;
@@ -12,7 +13,7 @@ use super::PostgresStore;
 use super::connection::{in_transaction, on_connection};
 use super::hosts::count_change;
 use super::urls::url_lock;
-use crate::job_keys::{KEYS, KeyRow, UNSIGNED, deleted_before, is_due, renewed_before};
+use crate::job_keys::{DELETE, KEEP, KEYS, KeyRow, UNSIGNED, deleted_before, has_old, missing};
 use crate::row::{SealColumns, readable};
 use crate::{OldSeal, Seals, StoreError, StoreStats, StoredJobKeys, Upkeep};
 
@@ -114,19 +115,25 @@ impl Upkeep for PostgresStore {
 
 #[async_trait]
 impl Seals for PostgresStore {
-    async fn job_keys(&self, fresh: &[u8; 32], now: Timestamp) -> Result<StoredJobKeys, StoreError> {
-        // Of two that make the first key at once, the second waits for the first and finds its number taken.
-        let make = "INSERT INTO job_keys (id, secret, made_at) SELECT coalesce(max(id), 0) + 1, $1, $2 FROM job_keys \
-                    HAVING coalesce(max(made_at), $3 - 1) < $3 ON CONFLICT DO NOTHING";
-        let delete = "DELETE FROM job_keys WHERE made_at < $1 AND id < (SELECT max(id) FROM job_keys)";
-        on_connection!(self, "read the keys that sign jobs", |on| {
-            let mut keys: Vec<KeyRow> = sqlx::query_as(KEYS).fetch_all(&mut *on).await?;
-            if is_due(&keys, now) {
-                let make = sqlx::query(make).bind(&fresh[..]).bind(now.millis()).bind(renewed_before(now));
-                make.execute(&mut *on).await?;
-                sqlx::query(delete).bind(deleted_before(now)).execute(&mut *on).await?;
-                keys = sqlx::query_as(KEYS).fetch_all(&mut *on).await?;
-            }
+    async fn job_keys(&self, known: &[JobKey], fresh: &JobKey) -> Result<StoredJobKeys, StoreError> {
+        const ACTION: &str = "read the keys that sign jobs";
+        let keys: Vec<KeyRow> =
+            on_connection!(self, ACTION, |on| Ok(sqlx::query_as(KEYS).fetch_all(&mut *on).await?))?;
+        if !missing(&keys, known, fresh).is_empty() || has_old(&keys, fresh.made) {
+            in_transaction!(self, ACTION, |tx| {
+                // Of two that make the first key at once, the second waits here and finds it.
+                sqlx::query("SELECT FROM store FOR UPDATE").execute(&mut *tx).await?;
+                let stored: Vec<KeyRow> = sqlx::query_as(KEYS).fetch_all(&mut *tx).await?;
+                for key in missing(&stored, known, fresh) {
+                    let keep = sqlx::query(KEEP).bind(key.id).bind(&key.secret[..]).bind(key.made.millis());
+                    keep.execute(&mut *tx).await?;
+                }
+                sqlx::query(DELETE).bind(deleted_before(fresh.made)).execute(&mut *tx).await?;
+                Ok(())
+            })?;
+        }
+        on_connection!(self, ACTION, |on| {
+            let keys = sqlx::query_as(KEYS).fetch_all(&mut *on).await?;
             let unsigned = sqlx::query_scalar(UNSIGNED).fetch_one(on).await?;
             Ok(StoredJobKeys::of(keys, unsigned))
         })

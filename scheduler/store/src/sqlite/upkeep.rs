@@ -1,6 +1,7 @@
 //! Everything about the store as a whole: numbers, the pause, holds, retention.
 
 use async_trait::async_trait;
+use common::job_keys::JobKey;
 use common::secrets::Credentials;
 use common::time::Timestamp;
 use common::url::FeedId;
@@ -8,7 +9,7 @@ use sqlx::SqliteConnection;
 
 use super::SqliteStore;
 use super::hosts::count_change;
-use crate::job_keys::{KEYS, KeyRow, UNSIGNED, deleted_before, is_due, renewed_before};
+use crate::job_keys::{DELETE, KEEP, KEYS, KeyRow, UNSIGNED, deleted_before, has_old, missing};
 use crate::row::{SealColumns, readable};
 use crate::{OldSeal, Seals, StoreError, StoreStats, StoredJobKeys, Upkeep};
 
@@ -104,19 +105,19 @@ impl Upkeep for SqliteStore {
 
 #[async_trait]
 impl Seals for SqliteStore {
-    async fn job_keys(&self, fresh: &[u8; 32], now: Timestamp) -> Result<StoredJobKeys, StoreError> {
+    async fn job_keys(&self, known: &[JobKey], fresh: &JobKey) -> Result<StoredJobKeys, StoreError> {
         const ACTION: &str = "read the keys that sign jobs";
-        const MAKE: &str = "INSERT INTO job_keys (id, secret, made_at) SELECT coalesce(max(id), 0) + 1, ?1, ?2 FROM job_keys \
-                            HAVING coalesce(max(made_at), ?3 - 1) < ?3";
-        const DELETE: &str = "DELETE FROM job_keys WHERE made_at < ?1 AND id < (SELECT max(id) FROM job_keys)";
         // Reads do not wait for writers.
         let mut keys: Vec<KeyRow> =
             sqlx::query_as(KEYS).fetch_all(&self.readers).await.map_err(StoreError::on(ACTION))?;
-        if is_due(&keys, now) {
+        if !missing(&keys, known, fresh).is_empty() || has_old(&keys, fresh.made) {
             let mut tx = self.write(ACTION).await?;
-            let make = sqlx::query(MAKE).bind(&fresh[..]).bind(now.millis()).bind(renewed_before(now));
-            make.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-            let delete = sqlx::query(DELETE).bind(deleted_before(now));
+            let stored: Vec<KeyRow> = sqlx::query_as(KEYS).fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+            for key in missing(&stored, known, fresh) {
+                let keep = sqlx::query(KEEP).bind(key.id).bind(&key.secret[..]).bind(key.made.millis());
+                keep.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+            }
+            let delete = sqlx::query(DELETE).bind(deleted_before(fresh.made));
             delete.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
             keys = sqlx::query_as(KEYS).fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
             tx.commit().await.map_err(StoreError::on(ACTION))?;

@@ -142,7 +142,17 @@ impl Bench {
             };
             let host = job.host.clone();
             let (feed, version, nonce, isolation) = (job.feed, job.version, fresh_nonce(), Isolation::Alone);
-            let request = AcquireRequest { host, limits, ticket, feed, version, deadline, nonce, isolation };
+            let request = AcquireRequest {
+                host,
+                limits,
+                ticket,
+                feed,
+                version,
+                deadline,
+                leased_until: Timestamp::EPOCH,
+                nonce,
+                isolation,
+            };
             match self.gate.acquire(&request, SystemClock.now()).await.unwrap() {
                 Acquired::Granted(permit) => return permit,
                 Acquired::NotNow { until } => tokio::time::sleep(until.since(now)).await,
