@@ -248,7 +248,7 @@ async fn a_version_that_a_failed_over_store_gives_out_again_is_not_taken_for_the
     fleet.ops.store.begin_epoch().await.unwrap();
     let due = crate::schedule::Slot { feed: id, due_at: fleet.clock.now(), band: crate::schedule::Band::Steady };
     fleet.ops.schedule.put(&[due], fleet.clock.now()).await.unwrap();
-    // The host was asked: it is asked again when the lease of the first job has ended.
+    // Its host received a request, and receives the next one when the lease of the first job has ended.
     fleet.clock.advance(Duration::from_secs(120));
     let jobs = fleet.dispatched().await;
     let report = fleet.work(&jobs[0], not_modified()).await;

@@ -17,8 +17,8 @@ use crate::error::{NOT_A_DATABASE, sqlite_code};
 const READERS: u32 = 4;
 /// Page cache of the writer and of each reader: memory is bounded whatever the size of the database. KiB, negative as
 /// SQLite requires.
-const WRITER_CACHE: &str = "-16384";
-const READER_CACHE: &str = "-8192";
+const WRITER_CACHE: &str = "-8192";
+const READER_CACHE: &str = "-2048";
 /// Rows that a connection's thread may be ahead of their reader: the default of 50 makes the two wait for each other.
 const ROWS_BUFFERED: usize = 1_000;
 /// Pages in the log before they are folded back. The default of 1,000 is two batches: nearly every page of hot feeds would be
