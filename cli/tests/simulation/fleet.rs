@@ -115,7 +115,7 @@ impl Fleet {
             let id = blocking::run(store.add_feeds(&[new], begun)).expect("added")[0].id;
             let added = blocking::run(store.feed(&store::FeedRef::Id(id))).expect("read").expect("it is there");
             let script = script(number);
-            world.judge().added(id, added.version.0, first_due, script.deadly);
+            world.judge().added((id, host.clone()), added.version.0, first_due, script.deadly);
             let mut origin = world.origin();
             origin.feeds.insert(id, script);
             origin.hosts.entry(host).or_insert_with(HostScript::default);

@@ -61,6 +61,8 @@ struct Host {
     holds: Vec<Hold>,
     /// The flights at it.
     flights: BTreeSet<u64>,
+    /// When processes died with a request to it in flight. Its place is taken until the permit ends.
+    cuts: Vec<Timestamp>,
 }
 
 #[derive(Clone, Debug)]
@@ -68,6 +70,7 @@ struct Feed {
     version: i64,
     due: Option<Timestamp>,
     deadly: bool,
+    host: HostKey,
     /// When the fetch of its last request began, that request, and whether a poll was requested since.
     asked: Option<(Timestamp, u64)>,
     woken: bool,
@@ -79,6 +82,8 @@ struct Feed {
     job: Option<Timestamp>,
     /// The store lost a poll of it, which is repeated.
     lost: bool,
+    /// Since its last report a process was killed that fetched this feed and no other: nobody can tell it from a feed that kills.
+    died_alone: bool,
 }
 
 #[derive(Debug)]
@@ -130,17 +135,19 @@ impl Judge {
     }
 
     /// The fleet has a feed, due then.
-    pub(crate) fn added(&mut self, feed: FeedId, version: i64, due: Timestamp, deadly: bool) {
+    pub(crate) fn added(&mut self, (feed, host): (FeedId, HostKey), version: i64, due: Timestamp, deadly: bool) {
         let new = Feed {
             version,
             due: Some(due),
             deadly,
+            host,
             asked: None,
             woken: false,
             stored: None,
             newest: 0,
             job: None,
             lost: false,
+            died_alone: false,
         };
         self.feeds.insert(feed, new);
     }
@@ -352,14 +359,17 @@ impl Judge {
             .filter(|(_, flown)| flown.life == life.number && !flown.cut)
             .map(|(id, _)| *id)
             .collect();
+        let flies = |id: &u64| self.hosts.get(&self.flights[id].host).is_some_and(|at| at.flights.contains(id));
+        let in_flight: Vec<u64> = cut.iter().copied().filter(flies).collect();
+        if let [alone] = in_flight[..] {
+            let feed = self.flights[&alone].feed;
+            self.feeds.get_mut(&feed).expect("only known feeds are polled").died_alone = true;
+        }
+        for flight in in_flight {
+            self.note(life, Happened::Cut { flight }, now);
+            self.hosts.entry(self.flights[&flight].host.clone()).or_default().cuts.push(now);
+        }
         for flight in cut {
-            let in_flight = self
-                .flights
-                .get(&flight)
-                .is_some_and(|flown| self.hosts.get(&flown.host).is_some_and(|at| at.flights.contains(&flight)));
-            if in_flight {
-                self.note(life, Happened::Cut { flight }, now);
-            }
             self.leave(flight);
             if let Some(flown) = self.flights.get_mut(&flight) {
                 flown.cut = true;
@@ -406,7 +416,9 @@ impl Judge {
                 self.accuse(Rule::Lost, now, &what);
             }
             let crashed = matches!(report.outcome, Outcome::Failed { failure: FailureKind::Crashed, .. });
-            if crashed && !self.feeds[&feed].deadly {
+            let known = self.feeds.get_mut(&feed).expect("only known feeds are stored");
+            let died_alone = std::mem::take(&mut known.died_alone);
+            if crashed && !known.deadly && !died_alone {
                 self.accuse(Rule::Innocent, now, &format!("feed {feed} is quarantined, and it kills nobody"));
             }
             if version < before {
@@ -435,7 +447,9 @@ impl Judge {
             .filter_map(|(feed, known)| {
                 let stored = known.stored.filter(|stored| *stored > since);
                 let due = known.due?;
-                let overdue = due.after(patience) < now;
+                let cuts = self.hosts.get(&known.host).map_or(0, |at| at.cuts.iter().filter(|at| **at > since).count());
+                let permits = self.tolerance.permit * u32::try_from(cuts).unwrap_or(u32::MAX);
+                let overdue = due.after(patience + permits) < now;
                 // A feed that waits as its host or its publisher requested is not due.
                 (overdue || stored.is_none() && due < now).then(|| {
                     let stored = known.stored.map(|stored| stored.to_string());
