@@ -29,6 +29,8 @@ use crate::budget::{Budgets, Busy, InFlight};
 use crate::connection::{OpenConnections, Peer};
 use crate::dial::{DialSetup, Dialer};
 use crate::failure::{Failure, Unanswered};
+use crate::recent::RecentServers;
+use crate::redirect;
 use crate::request::UserAgent;
 use crate::resolve::Resolver;
 use crate::setup::{FetchSetup, FetchSetupError};
@@ -42,6 +44,7 @@ pub(crate) struct Client {
     http: legacy::Client<Dialer, NoBody>,
     dialer: Arc<DialSetup>,
     open: OpenConnections,
+    recent: RecentServers,
     /// [`FetchConfig::idle_connections`]
     idle_connections: usize,
 }
@@ -89,7 +92,8 @@ pub(crate) fn build(config: &FetchConfig, guard: AddressGuard, setup: &FetchSetu
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .build(Dialer(Arc::clone(&dialer)));
-    Ok(Client { http, dialer, open, idle_connections: config.idle_connections })
+    let recent = RecentServers::new(IDLE_CONNECTION);
+    Ok(Client { http, dialer, open, recent, idle_connections: config.idle_connections })
 }
 
 impl Client {
@@ -177,6 +181,7 @@ pub(crate) async fn send(
     sent: &mut Option<Instant>,
 ) -> Result<Answered, Unanswered> {
     let uri: Uri = url.as_str().parse().map_err(|_| Failure::new(FailureKind::Malformed, "the URL cannot be sent"))?;
+    let is_head = method == Method::HEAD;
     let mut request = Request::new(NoBody::new());
     *request.method_mut() = method;
     *request.uri_mut() = uri;
@@ -209,7 +214,10 @@ pub(crate) async fn send(
         Ok(Err(error)) => return Err(Unanswered::of_request(&error)),
         Err(_) => return Err(Failure::late(limits.timeout).into()),
     };
-    if client.open.count() > client.idle_connections
+    // After these the same server usually gets another request at once.
+    let is_step = is_head || redirect::is_redirect(response.status());
+    let is_recent = client.recent.note(url, Instant::now());
+    if (client.open.count() > client.idle_connections || !(is_recent || is_step))
         && let Some(connection) = &*connection.connection_metadata()
     {
         // Poison is hyper's word for: not to be used again.

@@ -24,6 +24,7 @@ mod owed;
 pub mod parse;
 pub mod poll;
 pub mod post;
+mod recent;
 pub mod redirect;
 mod reporting;
 pub mod request;

@@ -2,6 +2,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod archive_pages;
+mod batch;
 pub mod dispatch;
 pub mod intake;
 #[cfg(test)]

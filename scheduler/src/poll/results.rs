@@ -12,7 +12,6 @@ use common::feed::Feed;
 use common::host::HostKey;
 use common::host_gate::HostGate;
 use common::job::Detour;
-use common::last_error::LastError;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
@@ -29,6 +28,7 @@ use common::url::FeedId;
 use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::poll::archive::{self, is_page_that_ended};
+use crate::poll::batch::{hosts_asked, is_document, latest_requests, tell_of_a_new_feed_that_fails};
 use crate::poll::moves::{Moves, announced_instead, may_move};
 use crate::poll::retire::retire;
 use crate::poll::settling::Settling;
@@ -105,6 +105,7 @@ impl Results {
         let (mut verdicts, mut slots, mut proven) = (Vec::with_capacity(reports.len()), Vec::new(), Vec::new());
         let (mut interrupted, mut kept) = (Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
+        let latest = latest_requests(&reports);
         let current = reports.iter().filter_map(|report| {
             let feed = feeds.get(&report.feed)?;
             (feed.version == report.version).then_some((feed, report))
@@ -114,7 +115,9 @@ impl Results {
         refusals::hear(&self.settling(), &reports, &feeds, now).await?;
         for mut report in reports {
             let Some(feed) = feeds.get(&report.feed) else { continue };
-            if report.version != feed.version || self.condition.proofs.is_of_lost_history(feed, &report) {
+            let is_repeated = latest.get(&(report.feed, report.version)).is_some_and(|at| report.started < *at);
+            let is_lost = self.condition.proofs.is_of_lost_history(feed, &report);
+            if report.version != feed.version || is_repeated || is_lost {
                 self.metrics.stale_reports.inc();
                 proven.extend(self.proven_request(feed, &report));
                 slots.extend(self.stored_place(feed, &report, now));
@@ -454,24 +457,5 @@ impl Results {
 
     fn pace(&self) -> OwnPace<'_> {
         OwnPace { store: &*self.store, schedule: &*self.schedule, rules: &self.rules, condition: &self.condition }
-    }
-}
-
-/// Returns the hosts that a report is about, each with the time of its request.
-fn hosts_asked(report: &FetchReport) -> impl Iterator<Item = (HostKey, Timestamp)> {
-    [Some(&report.host), report.answered_by.as_ref()].into_iter().flatten().map(|host| (host.clone(), report.started))
-}
-
-fn is_document(report: &FetchReport) -> bool {
-    matches!(report.outcome, Outcome::Modified(_))
-}
-
-/// Logs why a feed that was just added cannot be read.
-fn tell_of_a_new_feed_that_fails(feed: &Feed, report: &FetchReport) {
-    let new = feed.state.last_success.is_none() && feed.state.consecutive_failures == 0;
-    if let (true, Outcome::Failed { failure, .. }, Some(error)) = (new, &report.outcome, LastError::of(report)) {
-        // Its address may hold a secret: the number and the host find it.
-        let detail = error.detail;
-        tracing::warn!(feed = %feed.id, host = %feed.host, %failure, %detail, "a new feed cannot be read");
     }
 }

@@ -291,6 +291,24 @@ async fn a_stale_report_of_a_later_request_keeps_its_server_from_being_asked_too
 }
 
 #[tokio::test]
+async fn of_two_requests_whose_reports_come_together_the_next_poll_counts_from_the_later_one() {
+    for later_first in [false, true] {
+        let (fleet, interval) = unsalted().await;
+        let id = fleet.add("http://a.example/").await;
+        let job = &fleet.dispatched().await[0];
+        let first = fleet.work(job, not_modified()).await;
+        let later = fleet.clock.advance(interval * 10);
+        let mut both = vec![first, report(job, later, not_modified())];
+        if later_first {
+            both.reverse();
+        }
+        fleet.results.settle(both, later).await.unwrap();
+        assert_eq!(fleet.feed(id).await.next_due, Some(later.after(interval)));
+        assert_eq!(fleet.ops.metrics.stale_reports.get(), 1);
+    }
+}
+
+#[tokio::test]
 async fn after_a_late_report_the_report_of_a_second_fetch_is_waited_for() {
     let (fleet, interval) = unsalted().await;
     let id = fleet.add("http://a.example/").await;

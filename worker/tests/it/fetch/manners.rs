@@ -121,16 +121,26 @@ async fn gone_is_gone() {
 }
 
 #[tokio::test]
-async fn a_connection_serves_several_polls_of_a_host() {
+async fn a_connection_serves_several_polls_of_a_host_that_had_one_before() {
     let bench = Bench::start().await;
     for number in 0..5 {
         let path = format!("/{number}");
         let fetched = bench.fetch(&bench.feed(&path, Script::feed(Feed::rss()))).await;
         assert_eq!(document(&fetched).entries.len(), 3);
     }
-    let connections: std::collections::BTreeSet<u64> =
-        bench.origin.log().iter().map(|record| record.connection).collect();
-    assert_eq!(connections.len(), 1);
+    let connections: Vec<u64> = bench.origin.log().iter().map(|record| record.connection).collect();
+    assert_ne!(connections[0], connections[1], "one poll says nothing about the next");
+    assert_eq!(connections[1..], [connections[1]; 4]);
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_for_the_next_step_of_a_fetch() {
+    let bench = Bench::start().await;
+    bench.origin.set("/new", Script::feed(Feed::rss()));
+    let fetched = bench.fetch(&bench.feed("/old", Script::redirect(301, "/new"))).await;
+    assert_eq!(document(&fetched).entries.len(), 3);
+    let connections: Vec<u64> = bench.origin.log().iter().map(|record| record.connection).collect();
+    assert_eq!(connections, [connections[0]; 2]);
 }
 
 #[tokio::test]
