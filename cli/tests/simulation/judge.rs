@@ -287,6 +287,11 @@ impl Judge {
         self.holds_of(host).for_each(Hold::is_reported);
     }
 
+    /// The store has a hold whose report changed nothing else.
+    pub(crate) fn hold_is_stored(&mut self, host: &HostKey, now: Timestamp) {
+        self.holds_of(host).for_each(|hold| hold.is_settled(Some(now)));
+    }
+
     fn holds_of(&mut self, host: &HostKey) -> impl Iterator<Item = &mut Hold> {
         self.hosts.get_mut(host).into_iter().flat_map(|at| &mut at.holds)
     }

@@ -78,15 +78,19 @@ impl Results {
         reports: impl Iterator<Item = &FetchReport>,
         now: Timestamp,
     ) -> Result<(), BackendError> {
-        let config = self.condition.config.get();
         let throttled = reports.filter_map(|report| {
-            let finished = report.started.after(report.duration);
-            let until = first_hold(report.outcome.rest()?, finished, config.policy.penalty.throttled);
+            let hold = self.hold_of(report)?;
             // That a redirect led there is the worker's word: a job vouches for its own host only.
             self.metrics.redirected_holds.inc_by(u64::from(report.answered_by.is_some()));
-            Some((report.answering_host().clone(), until))
+            Some(hold)
         });
         Ok(self.gate.hold(&throttled.collect::<Vec<_>>(), now).await?)
+    }
+
+    fn hold_of(&self, report: &FetchReport) -> Option<(HostKey, Timestamp)> {
+        let finished = report.started.after(report.duration);
+        let throttled = self.condition.config.get().policy.penalty.throttled;
+        Some((report.answering_host().clone(), first_hold(report.outcome.rest()?, finished, throttled)))
     }
 
     /// Decides, stores and reschedules. Safe to repeat with the same reports.
@@ -103,7 +107,7 @@ impl Results {
             archive_pages::settle(&self.settling(), pages, &feeds, now).await?;
         }
         let (mut verdicts, mut slots, mut proven) = (Vec::with_capacity(reports.len()), Vec::new(), Vec::new());
-        let (mut interrupted, mut kept) = (Vec::new(), Vec::new());
+        let (mut interrupted, mut kept, mut held) = (Vec::new(), Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
         let latest = latest_requests(&reports);
         let current = reports.iter().filter_map(|report| {
@@ -121,6 +125,8 @@ impl Results {
                 self.metrics.stale_reports.inc();
                 proven.extend(self.proven_request(feed, &report));
                 slots.extend(self.stored_place(feed, &report, now));
+                // The gate has it already. It is kept in case the gate loses its memory.
+                held.extend(self.hold_of(&report).map(|(host, until)| (host, until, report.feed)));
                 continue;
             }
             match report.outcome {
@@ -153,6 +159,9 @@ impl Results {
         // First, so that the next claim knows where they continue.
         if !kept.is_empty() {
             self.store.keep_detours(&kept).await?;
+        }
+        if !held.is_empty() {
+            self.store.keep_holds(&held).await?;
         }
         self.put(&slots, now).await?;
         self.schedule.put_off(&proven, now).await.or_else(ScheduleError::unless_part_away)?;

@@ -81,6 +81,9 @@ pub trait Polls: Send + Sync {
     /// changed.
     async fn keep_detours(&self, detours: &[(FeedId, Version, Detour)]) -> Result<(), StoreError>;
 
+    /// Keeps holds that servers requested of feeds in reports that change nothing else. A longer one that is there stays.
+    async fn keep_holds(&self, holds: &[(HostKey, Timestamp, FeedId)]) -> Result<(), StoreError>;
+
     /// Feeds as [`common::policy::decide`] needs them, in any order; those that do not exist are left out.
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError>;
 

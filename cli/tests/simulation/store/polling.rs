@@ -44,6 +44,14 @@ impl Polls for SeenStore {
         self.call("keep_detours", move |store| run(store.keep_detours(&detours))).await
     }
 
+    async fn keep_holds(&self, holds: &[(HostKey, Timestamp, FeedId)]) -> Result<(), StoreError> {
+        let kept = holds.to_vec();
+        self.call("keep_holds", move |store| run(store.keep_holds(&kept))).await?;
+        let world = &self.line.world;
+        holds.iter().for_each(|(host, ..)| world.judge().hold_is_stored(host, world.now()));
+        Ok(())
+    }
+
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
         let ids = ids.to_vec();
         self.call("states_for", move |store| run(store.states_for(&ids))).await

@@ -191,3 +191,17 @@ async fn schedulers_believe_each_others_jobs_although_the_store_has_lost_the_key
         assert_eq!(reports.iter().map(|report| report.feed.0).collect::<Vec<_>>(), [1, 2, 3]);
     }
 }
+
+#[tokio::test]
+async fn a_hold_of_a_stale_report_outlives_the_gate() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let job = fleet.dispatched().await.remove(0);
+    fleet.settle(report(&job, fleet.clock.now(), not_modified())).await;
+    let until = fleet.clock.now().after(Duration::from_secs(900));
+    let throttled = Outcome::Throttled { retry_after: Some(until) };
+    fleet.settle(report(&job, fleet.clock.now(), throttled)).await;
+    assert_eq!(fleet.ops.metrics.stale_reports.get(), 1);
+    let held = fleet.ops.store.holds(fleet.clock.now()).await.unwrap();
+    assert_eq!(held, [(fleet.feed(id).await.host, until)]);
+}

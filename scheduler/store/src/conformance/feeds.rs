@@ -93,6 +93,17 @@ pub(crate) async fn adding_a_retired_feed_revives_it_for_one_try(backend: &dyn B
     }
 }
 
+pub(crate) async fn a_hold_is_kept_without_its_report_and_a_longer_one_stays(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/1").await;
+    let (a, b) = (HostKey::new("a.org:443"), HostKey::new("b.org:443"));
+    store.keep_holds(&[(b.clone(), at(60), id), (a.clone(), at(90), id)]).await.unwrap();
+    store.keep_holds(&[(a.clone(), at(70), id), (b.clone(), at(80), id)]).await.unwrap();
+    let mut holds = store.holds(at(10)).await.unwrap();
+    holds.sort();
+    assert_eq!(holds, [(a, at(90)), (b, at(80))]);
+}
+
 pub(crate) async fn a_job_goes_on_where_its_feeds_last_fetch_was_interrupted(backend: &dyn Backend) {
     let store = backend.open().await;
     let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];

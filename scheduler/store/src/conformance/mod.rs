@@ -103,6 +103,7 @@ macro_rules! stamp {
                 urls_as_long_as_they_may_be_are_told_apart;
                 thousands_of_feeds_are_answered_in_order;
                 adding_a_retired_feed_revives_it_for_one_try;
+                a_hold_is_kept_without_its_report_and_a_longer_one_stays;
                 a_job_goes_on_where_its_feeds_last_fetch_was_interrupted;
                 a_revived_feed_waits_for_the_end_of_its_hold;
                 adding_a_paused_feed_leaves_it_paused;

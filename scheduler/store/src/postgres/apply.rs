@@ -79,6 +79,21 @@ impl Polls for PostgresStore {
         })
     }
 
+    async fn keep_holds(&self, holds: &[(HostKey, Timestamp, FeedId)]) -> Result<(), StoreError> {
+        const SQL: &str = "INSERT INTO host_holds (host, held_until, feed_id) VALUES ($1, $2, $3) ON CONFLICT (host) \
+                           DO UPDATE SET held_until = excluded.held_until, feed_id = excluded.feed_id \
+                           WHERE excluded.held_until > host_holds.held_until";
+        let mut in_order: Vec<&(HostKey, Timestamp, FeedId)> = holds.iter().collect();
+        in_order.sort();
+        in_transaction!(self, "keep the hosts' holds", |tx| {
+            for (host, until, feed) in &in_order {
+                let keep = sqlx::query(SQL).bind(text(host.as_str())).bind(until.millis()).bind(feed.0);
+                keep.execute(&mut *tx).await?;
+            }
+            Ok(())
+        })
+    }
+
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
         const SQL: &str = concat!("SELECT ", feed_columns!(), ", ", push_column!(), " FROM feeds WHERE id = ANY ($1)");
         on_connection!(self, "read feeds", |on| {

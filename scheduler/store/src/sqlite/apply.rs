@@ -68,6 +68,19 @@ impl Polls for SqliteStore {
         tx.commit().await.map_err(StoreError::on(failed))
     }
 
+    async fn keep_holds(&self, holds: &[(HostKey, Timestamp, FeedId)]) -> Result<(), StoreError> {
+        const SQL: &str = "INSERT INTO host_holds (host, held_until, feed_id) VALUES (?1, ?2, ?3) ON CONFLICT (host) \
+                           DO UPDATE SET held_until = excluded.held_until, feed_id = excluded.feed_id \
+                           WHERE excluded.held_until > host_holds.held_until";
+        let failed = "keep the hosts' holds";
+        let mut tx = self.write(failed).await?;
+        for (host, until, feed) in holds {
+            let keep = sqlx::query(SQL).bind(host.as_str()).bind(until.millis()).bind(feed.0);
+            keep.execute(&mut *tx).await.map_err(StoreError::on(failed))?;
+        }
+        tx.commit().await.map_err(StoreError::on(failed))
+    }
+
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
         let rows: Vec<FeedRow> = sqlx::query_as(include_str!("states.sql"))
             .bind(id_list(ids.iter().copied()))
