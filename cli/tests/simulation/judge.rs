@@ -80,7 +80,7 @@ struct Feed {
     newest: u64,
     /// A job of it is in the queue, and may start until then.
     job: Option<Timestamp>,
-    /// The store lost a poll of it, which is repeated.
+    /// The store lost a poll of it, which is repeated, or a wake, whose job may be on its way.
     lost: bool,
     /// Since its last report a process was killed that fetched this feed and no other: nobody can tell it from a feed that kills.
     died_alone: bool,
@@ -247,7 +247,7 @@ impl Judge {
         if version < known.version {
             wrong.push((Rule::Double, format!("version {} of it was stored", known.version - 1)));
         }
-        if known.due.is_none_or(|due| now.after(skew) < due) {
+        if !known.lost && known.due.is_none_or(|due| now.after(skew) < due) {
             wrong.push((Rule::Early, format!("it is due at {:?}", known.due.map(|due| due.to_string()))));
         }
         let early = |at: &Timestamp| now.after(skew) < at.after(interval) && !cut && !known.woken && !known.lost;
@@ -316,7 +316,7 @@ impl Judge {
         let Some((since, feeds)) = self.standby.take() else { return };
         for (feed, before) in feeds {
             let known = self.feeds.get_mut(&feed).expect("no feed is added meanwhile");
-            known.lost |= known.version > before.version;
+            known.lost |= known.version > before.version || known.woken && !before.woken;
             known.woken |= before.woken;
             (known.version, known.due, known.stored, known.newest) =
                 (before.version, before.due, before.stored, before.newest);
