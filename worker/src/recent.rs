@@ -1,7 +1,7 @@
 //! Which servers received requests lately: only their connections are worth keeping for the next one.
 //!
 //! Most hosts have one feed, whose next request comes minutes later, when any server has closed the connection. Kept, each
-//! would cost both sides memory for nothing.
+//! would take memory on both sides and serve no request.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};

@@ -82,6 +82,8 @@ struct Feed {
     job: Option<Timestamp>,
     /// The store lost a poll of it, which is repeated, or a wake, whose job may be on its way.
     lost: bool,
+    /// The process of its last stored report was killed, perhaps before it told the gate: a job of that version may start once more.
+    unreleased: bool,
     /// Since its last report a process was killed that fetched this feed and no other: nobody can tell it from a feed that kills.
     died_alone: bool,
 }
@@ -147,6 +149,7 @@ impl Judge {
             newest: 0,
             job: None,
             lost: false,
+            unreleased: false,
             died_alone: false,
         };
         self.feeds.insert(feed, new);
@@ -186,7 +189,11 @@ impl Judge {
         wrong.extend(self.judge_feed(job.feed, job.version.0, now));
         let flight = self.enter(life, job, &job.host, wrong, begun, now);
         let known = self.feeds.get_mut(&job.feed).expect("only known feeds are polled");
-        (known.asked, known.woken, known.lost) = (Some((begun, flight)), false, false);
+        known.asked = Some((begun, flight));
+        // A wake is answered by a request in the version that was woken.
+        if job.version.0 >= known.version {
+            (known.woken, known.lost) = (false, false);
+        }
         flight
     }
 
@@ -244,13 +251,15 @@ impl Judge {
         if self.hosts.values().any(|host| host.flights.iter().any(in_flight)) {
             wrong.push((Rule::Double, "it is being fetched".to_owned()));
         }
-        if version < known.version {
+        let is_again = known.unreleased && version + 1 == known.version;
+        if version < known.version && !is_again {
             wrong.push((Rule::Double, format!("version {} of it was stored", known.version - 1)));
         }
-        if !known.lost && known.due.is_none_or(|due| now.after(skew) < due) {
+        if !known.lost && !is_again && known.due.is_none_or(|due| now.after(skew) < due) {
             wrong.push((Rule::Early, format!("it is due at {:?}", known.due.map(|due| due.to_string()))));
         }
-        let early = |at: &Timestamp| now.after(skew) < at.after(interval) && !cut && !known.woken && !known.lost;
+        let excused = cut || known.woken || known.lost;
+        let early = |at: &Timestamp| now.after(skew) < at.after(interval) && !excused;
         if let Some(at) = known.asked.map(|(at, _)| at).filter(early) {
             wrong.push((Rule::Early, format!("only {:?} after its last request, which was not cut", now.since(at))));
         }
@@ -404,6 +413,7 @@ impl Judge {
             (known.due, known.stored, known.version) = (*due, Some(now), version + 1);
             // A wake that came when the fetch had begun is answered by another one.
             known.woken |= *wake;
+            known.unreleased = self.flights.values().any(|flown| flown.feed == feed && flown.cut);
             // The requests before it have ended, except for those that are still in flight.
             let hosts = &self.hosts;
             let flies = |id: &u64, host: &HostKey| hosts.get(host).is_some_and(|at| at.flights.contains(id));

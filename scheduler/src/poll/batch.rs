@@ -1,4 +1,4 @@
-//! What the reports of a batch say together, and each by itself.
+//! What the reports of a batch say together, and what each of them says.
 
 use std::collections::HashMap;
 

@@ -283,6 +283,14 @@ impl Results {
         }
         // Pages of its archive are requested before that, and say nothing of the feed's interval.
         let archive = archive::after_poll(feed, &report, &mut decision, &config.policy, now);
+        // Stored as well, because the schedule may lose it.
+        if let Some(due) = decision.next_due {
+            let due_at = self.not_twice(&report, due, now);
+            if due_at > due {
+                decision.next_due = Some(due_at);
+                decision.terms.push(Rule::Late, due_at);
+            }
+        }
         let seen = Some(Box::new(Seen::of(feed)));
         Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at, push, archive, seen }
     }
