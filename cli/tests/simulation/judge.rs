@@ -82,9 +82,9 @@ struct Feed {
     job: Option<Timestamp>,
     /// The store lost a poll of it, which is repeated, or a wake, whose job may be on its way.
     lost: bool,
-    /// The process of its last stored report was killed, perhaps before it told the gate: a job of that version may start once more.
+    /// The process of its last stored report was killed, perhaps before it released its permit: a job of that version may start once more.
     unreleased: bool,
-    /// Since its last report a process was killed that fetched this feed and no other: nobody can tell it from a feed that kills.
+    /// Since its last report a process was killed that fetched this feed and no other: it looks like a feed that kills.
     died_alone: bool,
 }
 
