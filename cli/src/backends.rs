@@ -40,7 +40,7 @@ use worker::setup::FetchSetup;
 const JOB_BYTES: usize = 64 << 20;
 /// Reports that wait or are being settled: a few transactions with the texts of new entries, tens of thousands of 304s. Workers
 /// that fetch faster wait.
-const REPORT_BYTES: usize = 8 << 20;
+const REPORT_BYTES: usize = 4 << 20;
 /// Messages of reports that a scheduler holds: about two transactions.
 const REPORT_MESSAGES: u16 = 64;
 
