@@ -109,7 +109,7 @@ impl JobKeys {
     }
 
     /// Returns whether a report's code is of one of the keys, if it has one.
-    pub fn know_that_of(&self, report: &FetchReport) -> bool {
+    pub fn knows_key_of(&self, report: &FetchReport) -> bool {
         report.mac.as_ref().is_none_or(|mac| self.keys.contains_key(&mac.key))
     }
 

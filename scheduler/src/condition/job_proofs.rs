@@ -90,7 +90,7 @@ impl JobProofs {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let mut known = self.known(store, READ_EVERY, now).await?;
-        if !reports.iter().all(|report| known.keys.know_that_of(report)) {
+        if !reports.iter().all(|report| known.keys.knows_key_of(report)) {
             known = self.known(store, READ_AGAIN, now).await?;
         }
         let may_be_unsigned = known.stored.unsigned_since.is_some_and(|since| now < since.after(self.unsigned_for));

@@ -1,7 +1,7 @@
 -- Redeems a ticket at the host KEYS[3] for the feed KEYS[4]. ARGV[4..]: gap, burst, ticket, version, deadline, nonce,
--- how many starts without a report are too many, the caller's isolation (0 none, 1 few other suspects, 2 alone),
--- when the caller gives up waiting, and when the job's lease ends. Returns 'granted', 'reported', 'crashed', 'suspect' (nothing was taken: it needs
--- isolation 1), 'alone' (2), or when to try again.
+-- how many starts without a report are too many, the caller's isolation (0 none, 1 few other suspects, 2 alone), when the
+-- caller gives up waiting, and when the job's lease ends. Returns 'granted', 'reported', 'crashed', 'suspect' (nothing was
+-- taken: it needs isolation 1), 'alone' (2), or when to try again.
 local gap, burst, ticket = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local version, deadline, nonce, too_many = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
 local isolation, gives_up, leased_until = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
