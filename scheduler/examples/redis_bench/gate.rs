@@ -71,7 +71,7 @@ async fn poll(gate: &RedisGate, feed: FeedId, host: &HostKey, ticket: Ticket) ->
         feed,
         version,
         deadline,
-        leased_until: Timestamp::EPOCH,
+        leased_until: deadline,
         nonce,
         isolation,
     };

@@ -117,8 +117,7 @@ impl Upkeep for PostgresStore {
 impl Seals for PostgresStore {
     async fn job_keys(&self, known: &[JobKey], fresh: &JobKey) -> Result<StoredJobKeys, StoreError> {
         const ACTION: &str = "read the keys that sign jobs";
-        let keys: Vec<KeyRow> =
-            on_connection!(self, ACTION, |on| Ok(sqlx::query_as(KEYS).fetch_all(&mut *on).await?))?;
+        let keys: Vec<KeyRow> = on_connection!(self, ACTION, |on| sqlx::query_as(KEYS).fetch_all(&mut *on).await)?;
         if !missing(&keys, known, fresh).is_empty() || has_old(&keys, fresh.made) {
             in_transaction!(self, ACTION, |tx| {
                 // Of two that make the first key at once, the second waits here and finds it.
