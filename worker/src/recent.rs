@@ -75,7 +75,7 @@ mod tests {
         for other in ["http://a.example/feed", "https://a.example:8443/feed", "https://b.example/feed"] {
             assert!(!recent.note(&url(other), begun), "{other}");
         }
-        assert!(recent.note(&feed, begun + AGE), "each request counts anew");
+        assert!(recent.note(&feed, begun + AGE), "each request begins another age");
         assert!(recent.note(&feed, begun + 2 * AGE));
         assert!(!recent.note(&feed, begun + 4 * AGE), "nothing was requested for two ages");
         assert!(!recent.note(&url("https://b.example/feed"), begun + 4 * AGE));
