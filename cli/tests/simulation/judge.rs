@@ -1,7 +1,7 @@
 //! What must hold at every moment of a simulated life: the judge sees every request at the origins and every report
 //! that the store accepts, all by one clock.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use crate::life::Life;
 use crate::line::{Call, Fate};
 use crate::origin::unchanged_since;
 use crate::rules::{Counts, Rule};
+use crate::seen::{Feed, Flight, Host};
 
 /// Lines of history that are kept.
 const KEPT: usize = 20_000;
@@ -53,53 +54,6 @@ pub(crate) struct Tolerance {
     pub(crate) interval: Duration,
     /// The life of a permit.
     pub(crate) permit: Duration,
-}
-
-#[derive(Debug, Default)]
-struct Host {
-    started: Option<Timestamp>,
-    holds: Vec<Hold>,
-    /// The flights at it.
-    flights: BTreeSet<u64>,
-    /// When processes died with a request to it in flight. Its place is taken until the permit ends.
-    cuts: Vec<Timestamp>,
-}
-
-#[derive(Clone, Debug)]
-struct Feed {
-    version: i64,
-    due: Option<Timestamp>,
-    deadly: bool,
-    host: HostKey,
-    /// When the fetch of its last request began, that request, and whether a poll was requested since.
-    asked: Option<(Timestamp, u64)>,
-    woken: bool,
-    /// When its last report was stored.
-    stored: Option<Timestamp>,
-    /// The number of its newest stored entry.
-    newest: u64,
-    /// A job of it is in the queue, and may start until then.
-    job: Option<Timestamp>,
-    /// The store lost a poll of it, which is repeated, or a wake, whose job may be on its way.
-    lost: bool,
-    /// The process of its last stored report was killed, perhaps before it released its permit: a job of that version may start once more.
-    unreleased: bool,
-    /// Since its last report a process was killed that fetched this feed and no other: it looks like a feed that kills.
-    died_alone: bool,
-}
-
-#[derive(Debug)]
-struct Flight {
-    feed: FeedId,
-    host: HostKey,
-    life: u32,
-    /// When its permit ends.
-    ends: Timestamp,
-    cut: bool,
-    /// A report of it is in the queue.
-    reported: bool,
-    /// Its process was stopped until after its permit had ended, and had not reported: nobody can tell it from a dead one.
-    overslept: bool,
 }
 
 /// Sees everything.

@@ -18,6 +18,7 @@ mod origin;
 mod queue;
 mod rules;
 mod schedule;
+mod seen;
 mod store;
 mod teeth;
 mod trouble;
