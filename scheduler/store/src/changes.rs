@@ -1,7 +1,7 @@
 //! What verdicts change among the entries, and the events about it.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use common::config::QuotaConfig;
 use common::entry::{Entry, Fingerprint};
@@ -124,6 +124,27 @@ pub(super) fn keep_within(
     spent
 }
 
+/// Returns the feeds whose rows must be counted before their documents are stored.
+pub(super) fn uncounted(fresh: &[Fresh<'_>], spent: &[Option<Spent>], quota: &QuotaConfig) -> Vec<FeedId> {
+    let wants = |spent: &Option<Spent>| spent.is_some_and(|spent| spent.wants_count(quota));
+    fresh.iter().zip(spent).filter(|(_, spent)| wants(spent)).map(|(fresh, _)| fresh.verdict.report.feed).collect()
+}
+
+/// Notes how many rows these feeds have: each with its number, those without any are absent.
+pub(super) fn count(
+    fresh: &[Fresh<'_>],
+    spent: &mut [Option<Spent>],
+    quota: &QuotaConfig,
+    rows: impl IntoIterator<Item = (i64, i64)>,
+) {
+    let rows: HashMap<i64, i64> = rows.into_iter().collect();
+    for (fresh, spent) in fresh.iter().zip(spent) {
+        if let Some(spent) = spent.as_mut().filter(|spent| spent.wants_count(quota)) {
+            spent.counted(rows.get(&fresh.row.id).copied().unwrap_or(0).cast_unsigned());
+        }
+    }
+}
+
 /// The numbers that changed entries of this verdict have in the store.
 pub(super) fn stored_forms(changes: &[Change<'_>], verdict: usize) -> Vec<i64> {
     let own = changes.iter().filter(|change| change.fresh == verdict);
@@ -149,8 +170,8 @@ pub(super) fn known_after_push(before: &[u8], changes: &[Change<'_>], verdict: u
     (!pushed.is_empty()).then(|| KnownEntries::from_bytes(before).after_push(pushed.into_iter().rev()))
 }
 
-/// Feeds with a push subscription that have new entries, in order; with whether all of these were announced.
-pub(super) fn learned(fresh: &[Fresh<'_>], changes: &[Change<'_>]) -> Vec<(FeedId, bool)> {
+/// Feeds with a push subscription that have new entries: those of which all were announced, and the others.
+pub(super) fn learned(fresh: &[Fresh<'_>], changes: &[Change<'_>]) -> [(bool, Vec<FeedId>); 2] {
     let mut learned = BTreeMap::new();
     for change in changes.iter().filter(|change| change.is_new()) {
         let Some(claim) = fresh[change.fresh].verdict.push else { continue };
@@ -158,7 +179,10 @@ pub(super) fn learned(fresh: &[Fresh<'_>], changes: &[Change<'_>]) -> Vec<(FeedI
         let is_announced = claim.since.is_some_and(|since| at.is_none_or(|at| at >= since));
         *learned.entry(change.feed).or_insert(true) &= is_announced;
     }
-    learned.into_iter().collect()
+    [true, false].map(|wanted| {
+        let feeds = learned.iter().filter(|(_, is_announced)| **is_announced == wanted);
+        (wanted, feeds.map(|(feed, _)| *feed).collect())
+    })
 }
 
 /// What each of the fresh verdicts does to the entries.

@@ -329,11 +329,6 @@ pub(super) mod sql {
     /// Feed, and accepted before.
     pub(crate) const FORGET_LOST: &str =
         "UPDATE push_subscriptions SET awaited = 0 WHERE feed_id = $1 AND awaited > 0 AND awaited_at < $2";
-    /// Feed; whether its new entries were announced; after how many pushes they are reliable.
-    pub(crate) const LEARNED: &str = "UPDATE push_subscriptions \
-        SET owed = owed + CASE WHEN NOT $2 AND state = 'verified' AND announced >= $3 THEN 1 ELSE 0 END, \
-        missed = missed + CASE WHEN $2 THEN 0 ELSE 1 END, announced = CASE WHEN $2 THEN announced + 1 ELSE 0 END \
-        WHERE feed_id = $1 AND state <> 'unsubscribing'";
     /// How many.
     pub(crate) const OWED: &str =
         "SELECT id, feed_id, owed FROM push_subscriptions WHERE owed > 0 ORDER BY feed_id LIMIT $1";

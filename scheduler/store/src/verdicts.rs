@@ -43,6 +43,10 @@ pub(super) struct Before {
     /// `None` where every poll writes the column anyway.
     #[sqlx(default)]
     pub(super) polled_day: Option<i64>,
+    /// 1 if it has something that most feeds do not have: a wake, a hold, a failure, an archive and the like. 0 where every poll writes
+    /// these columns anyway.
+    #[sqlx(default)]
+    pub(super) rare: i64,
 }
 
 impl Before {
@@ -65,6 +69,7 @@ impl Before {
             validators_url: validators.for_url.clone(),
             quota: None,
             polled_day: None,
+            rare: 0,
         })
     }
 }
@@ -265,6 +270,7 @@ pub fn row_after(
         validators_url: None,
         quota: None,
         polled_day: None,
+        rare: 0,
     };
     let verdicts = [verdict];
     let (fresh, _) = fresh(&verdicts, vec![before]);

@@ -158,6 +158,7 @@ macro_rules! stamp {
                 dates_say_which_entries_are_the_newest;
                 large_entries_are_limited_by_their_bytes_and_changes_count_too;
                 beyond_its_rows_a_feed_loses_the_oldest_with_their_identities;
+                feeds_of_one_batch_are_counted_each_on_its_own;
                 what_still_stands_in_the_document_stays;
                 a_delivery_takes_no_identity_of_what_may_stand_in_the_document;
             }

@@ -88,6 +88,33 @@ pub(crate) async fn beyond_its_rows_a_feed_loses_the_oldest_with_their_identitie
     assert_eq!(feed(&*store, id).await.over_quota.rows, 7);
 }
 
+pub(crate) async fn feeds_of_one_batch_are_counted_each_on_its_own(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let mut feeds = Vec::new();
+    for (number, entries) in [15, 3, 0].into_iter().enumerate() {
+        let id = add(&*store, &format!("https://{number}.org/feed")).await;
+        poll(&*store, id, 10, numbered(0..entries)).await;
+        feeds.push(id);
+    }
+    store.close().await;
+    drop(store);
+    let store = backend.open_within(QuotaConfig { rows_per_feed: 20, ..QuotaConfig::NONE }).await;
+    for (began, driven_out) in [(20, [5, 0, 0]), (40, [0, 0, 0])] {
+        let mut verdicts = Vec::new();
+        for id in &feeds {
+            // The first time 8 entries, then nothing new.
+            verdicts.push(verdict(&*store, *id, began, numbered(100..108)).await);
+        }
+        let applied = apply(&*store, &verdicts, began).await;
+        assert_eq!(applied.iter().map(|applied| over(applied).2).collect::<Vec<_>>(), driven_out);
+    }
+    let mut left = Vec::new();
+    for id in feeds {
+        left.push(stored(&*store, id).await.len());
+    }
+    assert_eq!(left, [18, 11, 8]);
+}
+
 pub(crate) async fn what_still_stands_in_the_document_stays(backend: &dyn Backend) {
     let store = backend.open_within(QuotaConfig { rows_per_feed: 20, ..QuotaConfig::NONE }).await;
     let id = add(&*store, "https://a.org/feed").await;

@@ -27,7 +27,6 @@ use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, column, entries, numbers, optional_text, text};
 use crate::changes::{self, Change, NewEvent};
 use crate::columns::{pack_archive, pack_detour, pack_onward, pack_state, pack_terms};
-use crate::push::sql;
 use crate::quota::Spent;
 use crate::row::{FeedRow, JobColumns, PlaceColumns, feed_columns, push_column, readable};
 use crate::verdicts::{self, Before, Fresh, HostHolds, Tally};
@@ -255,14 +254,16 @@ async fn make_room(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     const ACTION: &str = "make room for entries";
+    let uncounted = changes::uncounted(fresh, spent, quota);
+    if !uncounted.is_empty() {
+        let count = "SELECT feed_id, count(*) FROM entry_identities WHERE feed_id = ANY ($1) GROUP BY feed_id";
+        let rows: Vec<(i64, i64)> =
+            sqlx::query_as(count).bind(numbers(uncounted)).fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
+        changes::count(fresh, spent, quota, rows);
+    }
     for (number, spent) in spent.iter_mut().enumerate() {
         let Some(spent) = spent else { continue };
         let feed = fresh[number].verdict.report.feed;
-        if spent.wants_count(quota) {
-            let count = sqlx::query_scalar("SELECT count(*) FROM entry_identities WHERE feed_id = $1").bind(feed.0);
-            let rows: i64 = count.fetch_one(&mut *on).await.map_err(StoreError::on(ACTION))?;
-            spent.counted(rows.cast_unsigned());
-        }
         let (excess, mut gone) = (spent.excess(quota), Vec::<i64>::new());
         if excess > 0 {
             let kept = changes::stored_forms(changes, number);
@@ -327,11 +328,18 @@ async fn write_pushes(
     tallies: &[Tally],
     spent: &[Option<Spent>],
 ) -> Result<(), StoreError> {
+    let pushed: Vec<FeedId> =
+        fresh.iter().filter(|fresh| fresh.is_pushed()).map(|fresh| FeedId(fresh.row.id)).collect();
+    let mut known = HashMap::new();
+    if !pushed.is_empty() {
+        let read = sqlx::query_as("SELECT id, known FROM feeds WHERE id = ANY ($1)").bind(numbers(pushed));
+        let read: Vec<(i64, Vec<u8>)> = read.fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
+        known.extend(read);
+    }
     let mut rows = Vec::new();
     for (number, fresh) in fresh.iter().enumerate().filter(|(_, fresh)| fresh.is_pushed()) {
-        let known = sqlx::query_scalar("SELECT known FROM feeds WHERE id = $1").bind(fresh.row.id);
-        let known: Vec<u8> = known.fetch_one(&mut *on).await.map_err(StoreError::on(ACTION))?;
-        let known = changes::known_after_push(&known, changes, number);
+        let known = known.get(&fresh.row.id).map_or(&[][..], Vec::as_slice);
+        let known = changes::known_after_push(known, changes, number);
         rows.push((fresh.row.id, tallies[number].more, known, &spent[number]));
     }
     let pages = fresh.iter().zip(tallies).zip(spent).filter(|((fresh, _), _)| fresh.is_page());
@@ -346,8 +354,12 @@ async fn write_pushes(
             .await
             .map_err(StoreError::on(ACTION))?;
     }
-    for (feed, is_announced) in changes::learned(fresh, changes) {
-        let learned = sqlx::query(sql::LEARNED).bind(feed.0).bind(is_announced).bind(i64::from(RELIABLE_AFTER));
+    for (is_announced, feeds) in changes::learned(fresh, changes) {
+        if feeds.is_empty() {
+            continue;
+        }
+        let learned = sqlx::query(include_str!("learned.sql")).bind(numbers(feeds)).bind(is_announced);
+        let learned = learned.bind(i64::from(RELIABLE_AFTER));
         learned.execute(&mut *on).await.map_err(StoreError::on(ACTION))?;
     }
     Ok(())

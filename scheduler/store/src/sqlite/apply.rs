@@ -24,7 +24,6 @@ use super::batch::{Batch, id_list};
 use super::{SqliteStore, entries};
 use crate::changes::{self, Change, NewEvent};
 use crate::columns::{pack_archive, pack_detour, pack_onward, pack_state, pack_terms};
-use crate::push::sql;
 use crate::quota::Spent;
 use crate::row::{FeedRow, JobColumns, PlaceColumns, readable};
 use crate::verdicts::{self, Before, Fresh, HostHolds, Tally};
@@ -164,14 +163,17 @@ async fn make_room(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     const ACTION: &str = "make room for entries";
+    let uncounted = changes::uncounted(fresh, spent, quota);
+    if !uncounted.is_empty() {
+        let count = "SELECT feed_id, count(*) FROM entry_identities WHERE feed_id IN (SELECT value FROM json_each(?1)) \
+                     GROUP BY feed_id";
+        let rows: Vec<(i64, i64)> =
+            sqlx::query_as(count).bind(id_list(uncounted)).fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        changes::count(fresh, spent, quota, rows);
+    }
     for (number, spent) in spent.iter_mut().enumerate() {
         let Some(spent) = spent else { continue };
         let feed = fresh[number].verdict.report.feed;
-        if spent.wants_count(quota) {
-            let count = sqlx::query_scalar("SELECT count(*) FROM entry_identities WHERE feed_id = ?1").bind(feed.0);
-            let rows: i64 = count.fetch_one(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-            spent.counted(rows.cast_unsigned());
-        }
         let (excess, mut gone) = (spent.excess(quota), Vec::<i64>::new());
         if excess > 0 {
             let kept = serde_json::json!(changes::stored_forms(changes, number)).to_string();
@@ -224,7 +226,8 @@ async fn write_feeds(
     spent: &[Option<Spent>],
     clock_skew: Duration,
 ) -> Result<(), StoreError> {
-    let [mut standings, mut polls, mut days, mut documents, mut validators, mut pushes] = <[Batch; 6]>::default();
+    let [mut standings, mut polls, mut rares, mut days, mut documents, mut validators, mut pushes] =
+        <[Batch; 7]>::default();
     for (number, ((fresh, tally), spent)) in fresh.iter().zip(tallies).zip(spent).enumerate() {
         if fresh.is_pushed() {
             let known = sqlx::query_scalar("SELECT known FROM feeds WHERE id = ?1").bind(fresh.row.id);
@@ -233,7 +236,8 @@ async fn write_feeds(
             push(&mut pushes, fresh, tally.more, (known.as_ref(), spent.as_ref()));
             continue;
         }
-        poll(&mut polls, fresh, fresh.unanswered_wake(clock_skew));
+        poll(&mut polls, fresh);
+        rare(&mut rares, fresh, fresh.unanswered_wake(clock_skew));
         if fresh.row.polled_day != Some(verdicts::polled_day(fresh)) {
             days.row(|row| {
                 row.int(fresh.verdict.report.feed.0);
@@ -260,28 +264,43 @@ async fn write_feeds(
     }
     let polls = polls.query(include_str!("apply_poll.sql")).bind(history::EARLIER);
     polls.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+    rares.run(tx, include_str!("apply_rare.sql"), ACTION).await?;
     days.run(tx, include_str!("apply_polled_day.sql"), ACTION).await?;
     documents.run(tx, include_str!("apply_document.sql"), ACTION).await?;
     validators.run(tx, include_str!("apply_validators.sql"), ACTION).await
 }
 
-fn poll(polls: &mut Batch, fresh: &Fresh<'_>, wake: Option<Timestamp>) {
+fn poll(polls: &mut Batch, fresh: &Fresh<'_>) {
     let Verdict { report, decision, .. } = fresh.verdict;
     polls.row(|row| {
         row.int(report.feed.0);
         row.int(decision.next_due.map(Timestamp::millis));
-        row.int(wake.map(Timestamp::millis));
-        row.int(decision.state.hold_until.map(Timestamp::millis));
-        row.word(fresh.failure().map(FailureKind::as_str));
-        row.word(decision.state.penalty.map(|penalty| penalty.kind.as_str()));
         row.text(pack_state(&decision.state).as_str());
         row.bytes(decision.state.rhythm.to_bytes().as_slice());
         row.bytes(pack_terms(&decision.terms).as_slice());
         row.bytes(fresh.history().as_slice());
-        row.text(fresh.error().as_deref());
-        row.int(verdicts::gap_column(fresh));
-        row.int(decision.state.silent_since.map(Timestamp::millis));
-        row.text(fresh.verdict.archive.as_ref().and_then(pack_archive).as_deref());
+    });
+}
+
+fn rare(rares: &mut Batch, fresh: &Fresh<'_>, wake: Option<Timestamp>) {
+    let state = &fresh.verdict.decision.state;
+    let (failure, error, gap) = (fresh.failure(), fresh.error(), verdicts::gap_column(fresh));
+    let archive = fresh.verdict.archive.as_ref().and_then(pack_archive);
+    let times = [wake, state.hold_until, state.silent_since];
+    let has_any = failure.is_some() || error.is_some() || gap.is_some() || archive.is_some() || state.penalty.is_some();
+    if !has_any && times.iter().all(Option::is_none) && fresh.row.rare == 0 {
+        return;
+    }
+    rares.row(|row| {
+        row.int(fresh.verdict.report.feed.0);
+        row.int(wake.map(Timestamp::millis));
+        row.int(state.hold_until.map(Timestamp::millis));
+        row.word(failure.map(FailureKind::as_str));
+        row.word(state.penalty.map(|penalty| penalty.kind.as_str()));
+        row.text(error.as_deref());
+        row.int(gap);
+        row.int(state.silent_since.map(Timestamp::millis));
+        row.text(archive.as_deref());
     });
 }
 
@@ -306,8 +325,12 @@ fn document(documents: &mut Batch, fresh: &Fresh<'_>, document: &Document, more:
 
 /// Counts what new entries say of their feeds' pushes.
 async fn learn(tx: &mut SqliteConnection, fresh: &[Fresh<'_>], changes: &[Change<'_>]) -> Result<(), StoreError> {
-    for (feed, is_announced) in changes::learned(fresh, changes) {
-        let learned = sqlx::query(sql::LEARNED).bind(feed.0).bind(is_announced).bind(RELIABLE_AFTER);
+    for (is_announced, feeds) in changes::learned(fresh, changes) {
+        if feeds.is_empty() {
+            continue;
+        }
+        let learned = sqlx::query(include_str!("learned.sql")).bind(id_list(feeds)).bind(is_announced);
+        let learned = learned.bind(RELIABLE_AFTER);
         learned.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
     }
     Ok(())

@@ -383,7 +383,7 @@ async fn statements_on_pushes_use_their_indexes() {
         (sql::NEXT_RENEWAL, "push_renewals"),
         (sql::NEXT_REQUEST, "push_requests"),
         (sql::HEARD, "push_of_feed"),
-        (sql::LEARNED, "push_of_feed"),
+        (include_str!("learned.sql"), "push_of_feed"),
         (sql::LOST, "push_awaited"),
         (sql::FORGET_LOST, "push_awaited"),
         (sql::OWED, "push_owed"),
