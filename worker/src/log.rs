@@ -56,7 +56,7 @@ pub(crate) fn releasing(permit: &Permit, release: &Release, at: Timestamp) {
         target: GATE,
         nonce = permit.nonce,
         at = at.millis(),
-        remember_until = release.remember_until.unwrap_or_default().millis(),
+        remember_until = release.remembered.map_or(Timestamp::EPOCH, |time| at.after(time)).millis(),
         next_start_in = u64::try_from(release.next_start_in.unwrap_or_default().as_millis()).unwrap_or(u64::MAX),
         "releasing"
     );

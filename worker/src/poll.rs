@@ -257,8 +257,7 @@ impl Poller {
     }
 
     /// Releases what the gate granted, after the report is safe, and after any hold that the gate does not know yet.
-    /// While our clock is off it expires instead: the gate would take the host's other slots, and its hold, for
-    /// expired.
+    /// A hold that the gate does not know is a time by our clock: while that is off, hold and permit wait.
     ///
     /// The version is remembered, unless it was deferred, for two leases: while reports cannot be stored, the lease of a
     /// feed that was fetched long ago ends and the feed is claimed again.
@@ -280,13 +279,14 @@ impl Poller {
     }
 
     async fn try_release(&self, held: &PendingRelease, remembered: Duration) -> Result<(), GateError> {
-        let now = self.watch.agree(&*self.clock, self.gate.check(&*self.clock)).await?;
+        let mut now = self.clock.now();
         if let Some(hold) = &held.hold {
+            now = self.watch.agree(&*self.clock, self.gate.check(&*self.clock)).await?;
             self.gate.hold(std::slice::from_ref(hold), now).await?;
         }
-        let remember_until = held.reported.then_some(now.after(remembered));
+        let remembered = held.reported.then_some(remembered);
         let next_start_in = held.last_start.map(|(sent, gap)| gap.saturating_sub(sent.elapsed()));
-        let release = Release { remember_until, next_start_in };
+        let release = Release { remembered, next_start_in };
         log::releasing(&held.permit, &release, now);
         self.gate.release(&held.permit, release, now).await
     }

@@ -284,8 +284,8 @@ impl VirtualFleet {
             }
         };
         let scheduler = &self.dispatcher.config.scheduler;
-        let remember_until = Some(self.now.after((scheduler.queue_lease + scheduler.fetch_lease) * 2));
-        gate.release(&permit, Release { remember_until, next_start_in: None }, self.now).await?;
+        let remembered = Some((scheduler.queue_lease + scheduler.fetch_lease) * 2);
+        gate.release(&permit, Release { remembered, next_start_in: None }, self.now).await?;
         Ok(Some(report))
     }
 

@@ -135,7 +135,7 @@ impl HostGate for Gate {
 
     async fn release(&self, permit: &Permit, release: Release, _: Timestamp) -> Result<(), GateError> {
         let permit = permit.clone();
-        if release.remember_until.is_none() && self.line.world.undone().starts.contains(&permit.nonce) {
+        if release.remembered.is_none() && self.line.world.undone().starts.contains(&permit.nonce) {
             return Ok(());
         }
         let next_start_in = release.next_start_in.filter(|_| !self.line.world.is_sabotaged(Sabotage::NoGap));

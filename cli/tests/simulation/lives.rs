@@ -104,6 +104,27 @@ pub(crate) fn pair(ahead: [i64; 2], queue_away: Duration, throttles: bool) -> Ve
     })
 }
 
+/// Runs the life of a worker whose clock is set wrong while its first request is in flight, and which cannot send its report. Another
+/// worker takes over.
+pub(crate) fn clock_set_while_report_waits() -> Verdict {
+    simulated(async move {
+        let (deaths, died) = mpsc::unbounded_channel();
+        let world = World::new(config(), false, Duration::ZERO, 1, Box::new(Calm), deaths, None);
+        let mut fleet = Fleet::new(world, died, 1, false);
+        fleet.subscribe(1, 1, |_| FeedScript::every(seconds(9)));
+        fleet.start(Kind::Scheduler, 0, 0);
+        fleet.start(Kind::Worker, 0, 0);
+        while !fleet.world.judge().is_anybody_asked() {
+            fleet.live(Duration::from_millis(50)).await;
+        }
+        fleet.set_clock(1, -20_000);
+        cut(&fleet, &[1], Server::Queue, seconds(8));
+        fleet.start(Kind::Worker, 1, 0);
+        fleet.live(seconds(20)).await;
+        heal_and_judge(&mut fleet).await
+    })
+}
+
 /// Runs the life of a small fleet whose store is away, whose scheduler claims nothing any more because of that, and
 /// whose store takes this long for each call after that. Returns the outcome, and how many requests it made in a minute
 /// of that.

@@ -28,7 +28,7 @@ mod world;
 use std::time::{Duration, Instant};
 
 use crate::line::{Fate, Weather};
-use crate::lives::{Verdict, pair, redirected, slow_store, small, whole};
+use crate::lives::{Verdict, clock_set_while_report_waits, pair, redirected, slow_store, small, whole};
 use crate::rules::Counts;
 use crate::weather::{Calm, Plan, Planned};
 use crate::world::Sabotage;
@@ -178,6 +178,13 @@ fn a_slow_store_slows_the_fleet_and_never_stops_it() {
 #[test]
 fn a_feed_whose_report_waits_for_the_queue_is_not_fetched_again_when_its_token_ends() {
     let verdict = pair([0, 0], Duration::from_secs(8), false);
+    assert!(verdict.broken.is_empty(), "{}\n{}", verdict.story, verdict.broken.join("\n"));
+    assert_eq!(verdict.counts.repeated, 0, "{}", verdict.story);
+}
+
+#[test]
+fn a_feed_whose_report_waits_is_not_fetched_again_when_its_worker_s_clock_is_set() {
+    let verdict = clock_set_while_report_waits();
     assert!(verdict.broken.is_empty(), "{}\n{}", verdict.story, verdict.broken.join("\n"));
     assert_eq!(verdict.counts.repeated, 0, "{}", verdict.story);
 }

@@ -130,8 +130,8 @@ fn granted(acquired: Acquired) -> Permit {
 }
 
 async fn reported(gate: &dyn HostGate, permit: &Permit, now: i64) {
-    let remember_until = Some(at(now).after(LEASE));
-    gate.release(permit, Release { remember_until, ..Release::default() }, at(now)).await.unwrap();
+    let remembered = Some(LEASE);
+    gate.release(permit, Release { remembered, ..Release::default() }, at(now)).await.unwrap();
 }
 
 macro_rules! cases {

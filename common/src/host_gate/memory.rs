@@ -216,7 +216,9 @@ mod tests {
         };
         let acquired = gate.acquire(&request, now).await.unwrap();
         if let (true, Acquired::Granted(permit)) = (reports, &acquired) {
-            gate.release(permit, Release { remember_until: Some(expires), next_start_in: None }, now).await.unwrap();
+            gate.release(permit, Release { remembered: Some(expires.since(now)), next_start_in: None }, now)
+                .await
+                .unwrap();
         }
         acquired
     }

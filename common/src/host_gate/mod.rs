@@ -191,13 +191,14 @@ pub struct Permit {
     pub nonce: u64,
 }
 
-/// The outcome of a permit's request, for [`HostGate::release`].
+/// The outcome of a permit's request, for [`HostGate::release`]. Lengths of time, because a worker's clock is not the gate's, and may be
+/// wrong by then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Release {
-    /// The feed's version counts as reported until then; `None`: it may be fetched again.
-    pub remember_until: Option<Timestamp>,
+    /// For how long the feed's version counts as reported; `None`: it may be fetched again.
+    pub remembered: Option<Duration>,
     /// What is left of the host's gap after the request really left. A new connection takes its time after the acquire, a kept
-    /// one does not: the host's next start counts from here. A length of time, because a worker's clock is not the gate's.
+    /// one does not: the host's next start counts from here.
     pub next_start_in: Option<Duration>,
 }
 

@@ -246,14 +246,14 @@ impl GateState {
         if own {
             guard.token = None;
         }
-        match release.remember_until {
-            Some(until) => {
+        match release.remembered {
+            Some(remembered) => {
                 // A late release of an earlier version says nothing about the starts of this one.
                 if permit.version >= guard.starts.0 {
                     guard.starts = (permit.version, 0);
                 }
                 if guard.reported.is_none_or(|(version, _)| version <= permit.version) {
-                    guard.reported = Some((permit.version, until));
+                    guard.reported = Some((permit.version, now.after(remembered)));
                 }
             }
             // It came back alive, so it did not kill its worker. A second release finds no token and does not count

@@ -76,6 +76,6 @@ async fn poll(gate: &RedisGate, feed: FeedId, host: &HostKey, ticket: Ticket) ->
         isolation,
     };
     let Acquired::Granted(permit) = gate.acquire(&request, now).await? else { bail!("a ticket was refused") };
-    gate.release(&permit, Release { remember_until: Some(deadline), next_start_in: None }, now).await?;
+    gate.release(&permit, Release { remembered: Some(LIFE), next_start_in: None }, now).await?;
     Ok(())
 }

@@ -195,19 +195,19 @@ impl Fleet {
             world.truth.reported[index(feed.0)] = (work.job.version.0, until);
             world.truth.starts[index(feed.0)] = (work.job.version.0, 0);
         }
-        let remember_until = (!deferred && self.has(Protection::ReportedMemory)).then(|| at(until));
+        let remembered = (!deferred && self.has(Protection::ReportedMemory)).then(|| at(until).since(now));
         if !self.has(Protection::OwnRelease) {
             // By feed and by ticket, whichever worker took them.
             world.gate.cancel(&self.host, work.job.ticket);
             if let Some((nonce, _)) = world.gate.feeds.get(&feed).and_then(|guard| guard.token) {
                 let permit = Permit { host: self.host.clone(), feed: Some(feed), version: work.job.version, nonce };
-                world.gate.release(&permit, Release { remember_until, next_start_in: None }, now);
+                world.gate.release(&permit, Release { remembered, next_start_in: None }, now);
             }
-            if let Some(until) = remember_until {
-                world.gate.feeds.entry(feed).or_default().reported = Some((work.job.version, until));
+            if remembered.is_some() {
+                world.gate.feeds.entry(feed).or_default().reported = Some((work.job.version, at(until)));
             }
         } else if let Some(permit) = &work.permit {
-            world.gate.release(permit, Release { remember_until, next_start_in: None }, now);
+            world.gate.release(permit, Release { remembered, next_start_in: None }, now);
         }
     }
 }

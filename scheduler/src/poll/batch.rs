@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use common::feed::Feed;
 use common::host::HostKey;
 use common::last_error::LastError;
+use common::policy::{Rule, Term};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
@@ -23,6 +24,11 @@ pub(super) fn latest_requests(reports: &[FetchReport]) -> HashMap<(FeedId, Versi
 /// Returns the hosts that a report is about, each with the time of its request.
 pub(super) fn hosts_asked(report: &FetchReport) -> impl Iterator<Item = (HostKey, Timestamp)> {
     [Some(&report.host), report.answered_by.as_ref()].into_iter().flatten().map(|host| (host.clone(), report.started))
+}
+
+/// Returns when the next poll was planned, without the delay of a late report.
+pub(super) fn planned_due(terms: &[Term]) -> Option<Timestamp> {
+    terms.iter().take_while(|term| term.rule != Rule::Late).last().map(|term| term.due)
 }
 
 pub(super) fn is_document(report: &FetchReport) -> bool {

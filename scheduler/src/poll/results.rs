@@ -16,8 +16,8 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
 use common::policy::{
-    Draw, Minutes, Notice, Policy, Rule, Status, category, first_hold, host_refused, is_refusal, may_be_ours, rank,
-    spare,
+    Decision, Draw, Minutes, Notice, Policy, Rule, Status, category, first_hold, host_refused, is_refusal, may_be_ours,
+    rank, spare,
 };
 use common::push::FeedPush;
 use common::queue::Queue;
@@ -28,7 +28,7 @@ use common::url::FeedId;
 use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::poll::archive::{self, is_page_that_ended};
-use crate::poll::batch::{hosts_asked, is_document, latest_requests, tell_of_a_new_feed_that_fails};
+use crate::poll::batch::{hosts_asked, is_document, latest_requests, planned_due, tell_of_a_new_feed_that_fails};
 use crate::poll::moves::{Moves, announced_instead, may_move};
 use crate::poll::retire::retire;
 use crate::poll::settling::Settling;
@@ -124,7 +124,7 @@ impl Results {
             if report.version != feed.version || is_repeated || is_lost {
                 self.metrics.stale_reports.inc();
                 proven.extend(self.proven_request(feed, &report));
-                slots.extend(self.stored_place(feed, &report, now));
+                slots.extend(self.stored_place(feed, now));
                 // The gate has it already. It is kept in case the gate loses its memory.
                 held.extend(self.hold_of(&report).map(|(host, until)| (host, until, report.feed)));
                 continue;
@@ -178,9 +178,9 @@ impl Results {
 
     /// A report comes again when the answer to its storing was lost, for instance with the database's primary. What was stored says when its
     /// feed is due; without this the schedule would hide the feed until the end of its lease.
-    fn stored_place(&self, feed: &Feed, report: &FetchReport, now: Timestamp) -> Option<Slot> {
+    fn stored_place(&self, feed: &Feed, now: Timestamp) -> Option<Slot> {
         let due = feed.due().filter(|due| *due > now)?;
-        Some(Slot { feed: feed.id, due_at: self.not_twice(report, due, now), band: self.band(feed) })
+        Some(Slot { feed: feed.id, due_at: due, band: self.band(feed) })
     }
 
     /// A stale report still proves that its server got a request. When that request came after the one that the feed was planned
@@ -193,9 +193,7 @@ impl Results {
         let (planned_by, due) = (feed.state.last_polled?, feed.next_due?);
         let is_request = !matches!(report.outcome, Outcome::Deferred { .. }) && !report.page;
         let later = is_request && report.started > planned_by && feed.status == Status::Active;
-        // Without the delay of a late report.
-        let planned = feed.terms.iter().take_while(|term| term.rule != Rule::Late).last();
-        let interval = planned.map_or(due, |term| term.due).since(planned_by);
+        let interval = planned_due(&feed.terms).unwrap_or(due).since(planned_by);
         let due = report.started.after(interval).max(due);
         let due_at = feed.wake_at.map_or(due, |wake| wake.min(due));
         later.then(|| Slot { feed: feed.id, due_at, band: self.band(feed) })
@@ -249,14 +247,17 @@ impl Results {
         let config = self.condition.config.get();
         let policy =
             Policy { config: &config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
-        let put_off = |report, decision| Verdict {
-            report,
-            decision,
-            category: category(&subject),
-            audience_at: feed.audience_at,
-            push,
-            archive: feed.archive.clone(),
-            seen: Some(Box::new(Seen::of(feed))),
+        let put_off = |report, mut decision| {
+            self.wait_for_second_fetch(&report, &mut decision, now);
+            Verdict {
+                report,
+                decision,
+                category: category(&subject),
+                audience_at: feed.audience_at,
+                push,
+                archive: feed.archive.clone(),
+                seen: Some(Box::new(Seen::of(feed))),
+            }
         };
         if self.is_spared(&report) {
             let decision = spare(&subject, now, (self.draw)(), &policy);
@@ -283,14 +284,7 @@ impl Results {
         }
         // Pages of its archive are requested before that, and say nothing of the feed's interval.
         let archive = archive::after_poll(feed, &report, &mut decision, &config.policy, now);
-        // Stored as well, because the schedule may lose it.
-        if let Some(due) = decision.next_due {
-            let due_at = self.not_twice(&report, due, now);
-            if due_at > due {
-                decision.next_due = Some(due_at);
-                decision.terms.push(Rule::Late, due_at);
-            }
-        }
+        self.wait_for_second_fetch(&report, &mut decision, now);
         let seen = Some(Box::new(Seen::of(feed)));
         Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at, push, archive, seen }
     }
@@ -417,12 +411,18 @@ impl Results {
         Some(vec![self.judge(feed, FetchReport { outcome, ..report }, now)])
     }
 
-    /// Returns when to poll next after a report that comes after its feed's lease has ended: the feed may have been
-    /// fetched once more meanwhile, and this waits for that fetch's report, which may be in flight.
-    fn not_twice(&self, report: &FetchReport, due_at: Timestamp, now: Timestamp) -> Timestamp {
-        let scheduler = &self.config.scheduler;
-        let late = report.started.after(scheduler.queue_lease + scheduler.fetch_lease) < now;
-        if late { due_at.max(now.after(self.config.fetch.deadline())) } else { due_at }
+    /// Puts off the next poll after a report that comes after its permit has ended: the gate may have granted a second fetch up to now,
+    /// whose report is on its way. The next poll waits for that report, and counts from now. The store has it, because the schedule may
+    /// lose it.
+    fn wait_for_second_fetch(&self, report: &FetchReport, decision: &mut Decision, now: Timestamp) {
+        let deadline = self.config.fetch.deadline();
+        let Some(due) = decision.next_due.filter(|_| report.started.after(deadline) < now) else { return };
+        let interval = planned_due(&decision.terms).unwrap_or(due).since(report.started);
+        let due_at = due.max(now.after(interval.max(deadline)));
+        if due_at > due {
+            decision.next_due = Some(due_at);
+            decision.terms.push(Rule::Late, due_at);
+        }
     }
 
     /// Moves the feeds in the schedule, holds and frees the hosts.
@@ -446,7 +446,7 @@ impl Results {
                     match due {
                         Some(due_at) => slots.push(Slot {
                             feed: report.feed,
-                            due_at: if *wake { *due_at } else { self.not_twice(report, *due_at, now) },
+                            due_at: *due_at,
                             band: Band::of(verdict.category, *wake),
                         }),
                         None => dead.push(report.feed),

@@ -3,11 +3,8 @@
 local steps, answers = { acquire = acquire, release = release }, {}
 local key, arg = 3, 4
 while ARGV[arg] do
-  local step, keys, args = steps[ARGV[arg]], tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])
-  local own_keys, own_args = {}, {}
-  for i = 0, keys - 1 do own_keys[3 + i] = KEYS[key + i] end
-  for i = 0, args - 1 do own_args[4 + i] = ARGV[arg + 3 + i] end
-  answers[#answers + 1] = step(own_keys, own_args)
+  local keys, args = tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])
+  answers[#answers + 1] = steps[ARGV[arg]](key, arg + 3, keys == 2)
   key, arg = key + keys, arg + 3 + args
 end
 return answers

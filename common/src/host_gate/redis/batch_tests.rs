@@ -78,7 +78,7 @@ async fn starts_and_releases_that_come_together_share_calls_and_each_gets_its_ow
             _ => assert!(matches!(answer.as_ref().unwrap(), Acquired::NotNow { .. }), "{answer:?}"),
         }
     }
-    let release = Release { remember_until: Some(now().after(AN_HOUR)), next_start_in: None };
+    let release = Release { remembered: Some(AN_HOUR), next_start_in: None };
     let permits: Vec<Permit> = asked.iter().step_by(2).map(AcquireRequest::permit).collect();
     let released = join_all(permits.iter().map(|permit| gate.release(permit, release, now()))).await;
     released.into_iter().for_each(|released| released.unwrap());

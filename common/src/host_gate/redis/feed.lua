@@ -15,11 +15,10 @@ local function read_feed(key)
   if not packed then
     return { token = NO_ID, token_end = 0, reported = -1, reported_until = 0, started = -1, starts = 0, leased_until = 0 }
   end
-  local feed = {}
-  feed.token, feed.token_end, feed.reported, feed.reported_until, feed.started, feed.starts =
-    struct.unpack('>c8ddddd', packed)
-  feed.leased_until = #packed > LEASE_AT and struct.unpack('>d', packed, LEASE_AT + 1) or 0
-  return feed
+  local token, token_end, reported, reported_until, started, starts = struct.unpack('>c8ddddd', packed)
+  local leased_until = #packed > LEASE_AT and struct.unpack('>d', packed, LEASE_AT + 1) or 0
+  return { token = token, token_end = token_end, reported = reported, reported_until = reported_until, started = started,
+    starts = starts, leased_until = leased_until }
 end
 
 local function write_feed(key, feed)

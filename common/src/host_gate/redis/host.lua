@@ -47,7 +47,7 @@ end
 -- server that was unavailable while another one was the gate: it lacks that server's writes. Such a mark is replaced by one of no
 -- run that carries the newer generation. Otherwise a process that has just started, or that did not see the other server, would
 -- use the gate, and no scheduler would load it.
-local function opened()
+local function look_whether_open()
   local open = mark(KEYS[1])
   if not open then return nil end
   if open.fourth < seen then
@@ -55,6 +55,13 @@ local function opened()
     return nil
   end
   return open.lost
+end
+
+-- The same for all steps of one call: no step opens or closes the gate.
+local has_looked, lost_at
+local function opened()
+  if not has_looked then has_looked, lost_at = true, look_whether_open() end
+  return lost_at
 end
 
 local function write_open_mark(nonce, lost, generation)

@@ -321,15 +321,15 @@ impl HostGate for RedisGate {
     }
 
     async fn release(&self, permit: &Permit, release: Release, now: Timestamp) -> Result<(), GateError> {
-        let next_start_in = release.next_start_in.unwrap_or_default().as_millis();
+        let in_millis =
+            |time: Option<Duration>| u64::try_from(time.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
         let item = |group: &Group| {
             let item = Item::new("release")
                 .key(group.host(&permit.host))
                 .arg(&permit.nonce.to_be_bytes()[..])
-                .arg(u64::try_from(next_start_in).unwrap_or(u64::MAX));
+                .arg(in_millis(release.next_start_in));
             let Some(feed) = permit.feed else { return item };
-            let remember_until = release.remember_until.unwrap_or_default();
-            item.key(group.feed(feed)).arg(permit.version.0).arg(remember_until.millis())
+            item.key(group.feed(feed)).arg(permit.version.0).arg(in_millis(release.remembered))
         };
         self.run("release a permit", &permit.host, now, item).await?;
         Ok(())

@@ -44,15 +44,14 @@ impl Scripts {
     }
 }
 
-/// Returns the script that starts and releases several requests. Each step is a function with its own keys and
-/// arguments.
+/// Returns the script that starts and releases several requests. Each step is a function of where its keys and arguments begin.
 pub(super) fn batch() -> Script {
     Script::new(concat!(
         include_str!("host.lua"),
         include_str!("feed.lua"),
-        "local function acquire(KEYS, ARGV)\n",
+        "local function acquire(key, arg)\n",
         include_str!("acquire.lua"),
-        "end\nlocal function release(KEYS, ARGV)\n",
+        "end\nlocal function release(key, arg, has_feed)\n",
         include_str!("release.lua"),
         "end\n",
         include_str!("batch.lua"),

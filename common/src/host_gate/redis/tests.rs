@@ -301,9 +301,7 @@ async fn a_user_who_may_touch_gate_keys_only_can_do_all_that_a_worker_does() {
     let hop = gate.acquire_extra(&hop, now()).await.unwrap().unwrap();
     gate.hold(&[(host(), now().after(Duration::from_secs(9)))], now()).await.unwrap();
     gate.release(&hop, Release::default(), now()).await.unwrap();
-    gate.release(&permit, Release { remember_until: Some(now().after(PATIENCE)), next_start_in: None }, now())
-        .await
-        .unwrap();
+    gate.release(&permit, Release { remembered: Some(PATIENCE), next_start_in: None }, now()).await.unwrap();
     gate.check(&SystemClock).await.unwrap();
     assert_eq!(gate.held(now()).await.unwrap(), 1);
 

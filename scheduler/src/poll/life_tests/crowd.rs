@@ -212,8 +212,8 @@ async fn fetch(scheduler: &Scheduler, job: &FetchJob, now: Timestamp) -> FetchRe
         isolation: Isolation::None,
     };
     let Acquired::Granted(permit) = gate.acquire(&request, now).await.unwrap() else { panic!("not granted") };
-    let remember_until = Some(now.after(Duration::from_secs(240)));
-    gate.release(&permit, Release { remember_until, next_start_in: None }, now).await.unwrap();
+    let remembered = Some(Duration::from_secs(240));
+    gate.release(&permit, Release { remembered, next_start_in: None }, now).await.unwrap();
     let outcome = Outcome::NotModified { validators: Validators::default() };
     FetchReport::of(job.feed, job.version, job.host.clone(), now, outcome)
 }

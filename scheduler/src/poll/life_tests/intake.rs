@@ -282,7 +282,7 @@ async fn a_stale_report_of_a_later_request_keeps_its_server_from_being_asked_too
     let later = fleet.clock.advance(interval * 10);
     let second = report(job, later, not_modified());
     fleet.settle(first).await;
-    let due = later.after(fleet.ops.config.fetch.deadline());
+    let due = later.after(interval.max(fleet.ops.config.fetch.deadline()));
     assert_eq!(fleet.feed(id).await.next_due, Some(due), "its interval ended long ago");
     fleet.settle(second).await;
     fleet.clock.advance(interval - Duration::from_millis(1));
@@ -318,10 +318,29 @@ async fn after_a_late_report_the_report_of_a_second_fetch_is_waited_for() {
     fleet.clock.advance(interval * 10);
     fleet.settle(first).await;
     assert!(fleet.dispatched().await.is_empty());
-    let due = fleet.clock.now().after(fleet.ops.config.fetch.deadline());
+    let wait = interval.max(fleet.ops.config.fetch.deadline());
+    let due = fleet.clock.now().after(wait);
     assert_eq!(fleet.feed(id).await.next_due, Some(due), "in the store, in case the schedule is lost");
-    fleet.clock.advance(fleet.ops.config.fetch.deadline());
+    fleet.clock.advance(wait);
     assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn a_report_that_comes_after_its_permit_has_ended_plans_the_next_poll_from_its_arrival() {
+    let (fleet, interval) = unsalted().await;
+    let deadline = fleet.ops.config.fetch.deadline();
+    assert!(interval > deadline);
+    for (wait, late) in [(deadline, false), (deadline + Duration::from_millis(1), true)] {
+        let id = fleet.add(&format!("http://{late}.example/")).await;
+        let job = &fleet.dispatched().await[0];
+        let first = fleet.work(job, not_modified()).await;
+        let asked = first.started;
+        // Its worker is stopped; the gate may grant another fetch when its permit has ended.
+        let now = fleet.clock.advance(wait);
+        fleet.settle(first).await;
+        let due = if late { now } else { asked }.after(interval);
+        assert_eq!(fleet.feed(id).await.next_due, Some(due));
+    }
 }
 
 #[tokio::test]

@@ -153,8 +153,8 @@ impl Fleet {
         let Acquired::Granted(permit) = self.ops.gate.acquire(&request, now).await.unwrap() else {
             panic!("not granted")
         };
-        let remember_until = Some(now.after(Duration::from_secs(240)));
-        self.ops.gate.release(&permit, Release { remember_until, next_start_in: None }, now).await.unwrap();
+        let remembered = Some(Duration::from_secs(240));
+        self.ops.gate.release(&permit, Release { remembered, next_start_in: None }, now).await.unwrap();
         report(job, now, outcome)
     }
 
