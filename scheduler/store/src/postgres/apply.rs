@@ -1,10 +1,10 @@
 //! What the loops of a poll read and write. Verdicts become rows in `apply`, in one transaction for the batch.
 //!
-//! The rows are looked at without being locked. The first statement that writes is the feeds' own update, which takes
-//! only rows that are as they were then, and holds them: from there on this transaction alone writes what belongs to
-//! these feeds. Then come documents, older forms of entries and holds; last the numbers of events are taken, and the
-//! rows with these numbers are written. So no transaction waits for the numbers longer than it takes to write entries
-//! and events. A reader sees all of it or nothing.
+//! Rows of polls without a document are looked at without being locked. The first statement that writes is their own update, which
+//! takes only rows that are as they were then, and holds them; rows of documents and deliveries are locked when they are read. From
+//! there on this transaction alone writes what belongs to these feeds. Then come documents, older forms of entries and holds; last the
+//! numbers of events are taken, and the rows with these numbers are written. So no transaction waits for the numbers longer than it
+//! takes to write entries and events. A reader sees all of it or nothing.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,31 +14,28 @@ use common::config::QuotaConfig;
 use common::feed::Feed;
 use common::host::HostKey;
 use common::job::Detour;
-use common::known::KnownEntries;
-use common::outcome::FailureKind;
-use common::policy::{HostHold, Status};
-use common::push::RELIABLE_AFTER;
+use common::policy::HostHold;
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::connection::{in_transaction, on_connection};
 use super::upkeep::WHOLE_TABLES;
-use super::{PostgresStore, column, entries, numbers, optional_text, text};
+use super::{PostgresStore, column, entries, numbers, rows, text};
 use crate::changes::{self, Change, NewEvent};
-use crate::columns::{pack_archive, pack_detour, pack_onward, pack_state, pack_terms};
+use crate::columns::pack_detour;
 use crate::quota::Spent;
 use crate::row::{FeedRow, JobColumns, PlaceColumns, feed_columns, push_column, readable};
 use crate::verdicts::{self, Before, Fresh, HostHolds, Tally};
-use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
+use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict};
 
-const ACTION: &str = "apply reports";
+pub(super) const ACTION: &str = "apply reports";
 
-/// How rows are looked at.
+/// How the rows of polls without a document are looked at. Those of documents and pushes are always locked: what they cost depends on
+/// what was stored before, and so they are written once all of that is known.
 #[derive(Clone, Copy)]
 enum Look {
-    /// Without a lock, or not at all where the verdict holds what was seen: another transaction may change them before
-    /// they are written.
+    /// Not at all where the verdict holds what was seen: another transaction may change them before they are written.
     Free,
     /// Locked. Costs as much as writing them once more.
     Locked,
@@ -167,10 +164,9 @@ async fn apply(
         tx.rollback().await.map_err(StoreError::on(ACTION))?;
         return Ok(Some(answers));
     }
-    let (pushed, polled): (Vec<&Fresh<'_>>, Vec<&Fresh<'_>>) = fresh.iter().partition(|fresh| fresh.is_pushed());
-    // The rows of pushes must be locked, as those of polls are by being written.
-    let is_held = pushed.is_empty() || matches!(look, Look::Locked);
-    if !is_held || write_polls(&mut tx, &polled, clock_skew).await? < polled.len() as u64 {
+    let polled: Vec<&Fresh<'_>> =
+        fresh.iter().filter(|fresh| !fresh.is_pushed() && !rows::replaces_document(fresh)).collect();
+    if rows::write_polls(&mut tx, &polled, clock_skew).await? < polled.len() as u64 {
         tx.rollback().await.map_err(StoreError::on(ACTION))?;
         return Ok(None);
     }
@@ -178,8 +174,9 @@ async fn apply(
     let mut spent = changes::keep_within(&fresh, &mut changes, quota, now);
     let mut tallies = changes::tallies(&fresh, &changes);
     make_room(&mut tx, quota, (&fresh, &changes), &mut spent, &mut tallies, now).await?;
-    write_documents(&mut tx, &fresh, &tallies, &spent).await?;
-    write_pushes(&mut tx, (&fresh, &changes), &tallies, &spent).await?;
+    rows::write_documents(&mut tx, &fresh, &tallies, &spent, clock_skew).await?;
+    rows::write_validators(&mut tx, &fresh).await?;
+    rows::write_pushes(&mut tx, (&fresh, &changes), &tallies, &spent).await?;
     entries::delete_older(&mut tx, &changes).await?;
     let holds = write_holds(&mut tx, &fresh, now).await?;
     let new_events = number(&mut tx, &fresh, &mut changes, &tallies).await?;
@@ -191,56 +188,21 @@ async fn apply(
 
 async fn rows_before(on: &mut PgConnection, verdicts: &[Verdict], look: Look) -> Result<Vec<Before>, StoreError> {
     const LOCKED: &str = concat!(include_str!("apply_before.sql"), "ORDER BY id FOR NO KEY UPDATE");
-    let (query, mut seen) = match look {
-        Look::Free => (sqlx::query_as(include_str!("apply_before.sql")), verdicts.iter().map(Before::seen).collect()),
-        Look::Locked => (sqlx::query_as(LOCKED), vec![None; verdicts.len()]),
+    let seen: Vec<Option<Before>> = match look {
+        Look::Free => verdicts.iter().map(Before::seen).collect(),
+        Look::Locked => vec![None; verdicts.len()],
     };
     let unseen = verdicts.iter().zip(&seen).filter(|(_, seen)| seen.is_none());
     let unseen: Vec<FeedId> = unseen.map(|(verdict, _)| verdict.report.feed).collect();
     let mut rows = match unseen.is_empty() {
         true => Vec::new(),
-        false => query.bind(numbers(unseen)).fetch_all(on).await.map_err(StoreError::on(ACTION))?,
+        false => {
+            let read = sqlx::query_as(LOCKED).bind(numbers(unseen)).fetch_all(on);
+            read.await.map_err(StoreError::on(ACTION))?
+        }
     };
-    rows.extend(seen.drain(..).flatten());
+    rows.extend(seen.into_iter().flatten());
     Ok(rows)
-}
-
-/// Writes what every poll changes; returns how many rows were still as they were.
-async fn write_polls(on: &mut PgConnection, fresh: &[&Fresh<'_>], clock_skew: Duration) -> Result<u64, StoreError> {
-    if fresh.is_empty() {
-        return Ok(0);
-    }
-    let mut rows: Vec<&Fresh<'_>> = fresh.to_vec();
-    rows.sort_unstable_by_key(|fresh| fresh.row.id);
-    let standings = column(&rows, |fresh| fresh.new_standing());
-    let state = |fresh: &&Fresh<'_>| fresh.verdict.decision.state;
-    let written = sqlx::query(include_str!("apply_poll.sql"))
-        .bind(column(&rows, |fresh| fresh.row.id))
-        .bind(column(&rows, |fresh| fresh.row.version))
-        .bind(column(&rows, |fresh| fresh.row.audience_at))
-        .bind(column(&rows, |fresh| fresh.row.wake_at))
-        .bind(column(&standings, |standing| standing.map(|(category, ..)| category)))
-        .bind(column(&standings, |standing| standing.map(|(_, status, _)| Status::as_str(status))))
-        .bind(column(&standings, |standing| standing.map(|(.., host)| host)))
-        .bind(column(&rows, |fresh| fresh.verdict.decision.next_due.map(Timestamp::millis)))
-        .bind(column(&rows, |fresh| fresh.unanswered_wake(clock_skew).map(Timestamp::millis)))
-        .bind(column(&rows, |fresh| state(fresh).hold_until.map(Timestamp::millis)))
-        .bind(column(&rows, |fresh| fresh.failure().map(FailureKind::as_str)))
-        .bind(column(&rows, |fresh| state(fresh).penalty.map(|penalty| penalty.kind.as_str())))
-        .bind(column(&rows, |fresh| pack_state(&fresh.verdict.decision.state)))
-        .bind(column(&rows, |fresh| state(fresh).rhythm.to_bytes()))
-        .bind(column(&rows, |fresh| pack_terms(&fresh.verdict.decision.terms)))
-        .bind(column(&rows, |fresh| fresh.history()))
-        .bind(column(&rows, |fresh| fresh.error()))
-        .bind(i32::try_from(history::EARLIER).unwrap_or(i32::MAX))
-        .bind(column(&rows, |fresh| verdicts::gap_column(fresh)))
-        .bind(column(&rows, |fresh| state(fresh).silent_since.map(Timestamp::millis)))
-        .bind(column(&rows, |fresh| fresh.verdict.archive.as_ref().and_then(pack_archive)))
-        .bind(column(&rows, |fresh| verdicts::polled_day(fresh)))
-        .execute(on)
-        .await
-        .map_err(StoreError::on(ACTION))?;
-    Ok(written.rows_affected())
 }
 
 /// Deletes the oldest rows of feeds that would have more than they may. The feeds' rows are locked: no other
@@ -274,93 +236,6 @@ async fn make_room(
             tallies[number].more -= delete.await.map_err(StoreError::on(ACTION))?.rows_affected().cast_signed();
         }
         spent.settled(gone.len() as u64, now);
-    }
-    Ok(())
-}
-
-async fn write_documents(
-    on: &mut PgConnection,
-    fresh: &[Fresh<'_>],
-    tallies: &[Tally],
-    spent: &[Option<Spent>],
-) -> Result<(), StoreError> {
-    let brought = |((fresh, tally), spent)| Fresh::document(fresh).map(|document| (fresh, tally, spent, document));
-    let rows = fresh.iter().zip(tallies).zip(spent).filter(|((fresh, _), _)| !fresh.is_pushed() && !fresh.is_page());
-    let rows: Vec<_> = rows.filter_map(brought).collect();
-    if !rows.is_empty() {
-        sqlx::query(include_str!("apply_document.sql"))
-            .bind(column(&rows, |(fresh, ..)| fresh.row.id))
-            .bind(column(&rows, |(_, tally, ..)| tally.more))
-            .bind(column(&rows, |(.., document)| optional_text(&document.validators.etag)))
-            .bind(column(&rows, |(.., document)| optional_text(&document.validators.last_modified)))
-            .bind(column(&rows, |(.., document)| optional_text(&document.validators.for_url)))
-            .bind(column(&rows, |(.., document)| document.content_hash.map(|hash| hash.0.to_be_bytes())))
-            .bind(column(&rows, |(.., document)| optional_text(&document.title)))
-            .bind(column(&rows, |(.., document)| optional_text(&document.link)))
-            .bind(column(&rows, |(.., document)| optional_text(&document.hub)))
-            .bind(column(&rows, |(.., document)| optional_text(&document.self_link)))
-            .bind(column(&rows, |(.., document)| optional_text(&document.cloud)))
-            .bind(column(&rows, |(.., document)| document.known.to_bytes()))
-            .bind(column(&rows, |(.., document)| pack_onward(&document.onward)))
-            .bind(column(&rows, |(.., spent, _)| spent.as_ref().map(|spent| spent.budget.packed())))
-            .execute(&mut *on)
-            .await
-            .map_err(StoreError::on(ACTION))?;
-    }
-    let rows: Vec<_> = fresh.iter().filter_map(|fresh| Some((fresh.row.id, fresh.new_validators()?))).collect();
-    if !rows.is_empty() {
-        sqlx::query(include_str!("apply_validators.sql"))
-            .bind(column(&rows, |(id, _)| *id))
-            .bind(column(&rows, |(_, new)| optional_text(&new.etag)))
-            .bind(column(&rows, |(_, new)| optional_text(&new.last_modified)))
-            .bind(column(&rows, |(_, new)| optional_text(&new.for_url)))
-            .execute(on)
-            .await
-            .map_err(StoreError::on(ACTION))?;
-    }
-    Ok(())
-}
-
-/// Writes the content of deliveries, and what new entries say about their feeds' pushes.
-async fn write_pushes(
-    on: &mut PgConnection,
-    (fresh, changes): (&[Fresh<'_>], &[Change<'_>]),
-    tallies: &[Tally],
-    spent: &[Option<Spent>],
-) -> Result<(), StoreError> {
-    let pushed: Vec<FeedId> =
-        fresh.iter().filter(|fresh| fresh.is_pushed()).map(|fresh| FeedId(fresh.row.id)).collect();
-    let mut known = HashMap::new();
-    if !pushed.is_empty() {
-        let read = sqlx::query_as("SELECT id, known FROM feeds WHERE id = ANY ($1)").bind(numbers(pushed));
-        let read: Vec<(i64, Vec<u8>)> = read.fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
-        known.extend(read);
-    }
-    let mut rows = Vec::new();
-    for (number, fresh) in fresh.iter().enumerate().filter(|(_, fresh)| fresh.is_pushed()) {
-        let known = known.get(&fresh.row.id).map_or(&[][..], Vec::as_slice);
-        let known = changes::known_after_push(known, changes, number);
-        rows.push((fresh.row.id, tallies[number].more, known, &spent[number]));
-    }
-    let pages = fresh.iter().zip(tallies).zip(spent).filter(|((fresh, _), _)| fresh.is_page());
-    rows.extend(pages.map(|((fresh, tally), spent)| (fresh.row.id, tally.more, None, spent)));
-    if !rows.is_empty() {
-        sqlx::query(include_str!("apply_push.sql"))
-            .bind(column(&rows, |(id, ..)| *id))
-            .bind(column(&rows, |(_, more, ..)| *more))
-            .bind(column(&rows, |(.., known, _)| known.as_ref().map(KnownEntries::to_bytes)))
-            .bind(column(&rows, |(.., spent)| spent.as_ref().map(|spent| spent.budget.packed())))
-            .execute(&mut *on)
-            .await
-            .map_err(StoreError::on(ACTION))?;
-    }
-    for (is_announced, feeds) in changes::learned(fresh, changes) {
-        if feeds.is_empty() {
-            continue;
-        }
-        let learned = sqlx::query(include_str!("learned.sql")).bind(numbers(feeds)).bind(is_announced);
-        let learned = learned.bind(i64::from(RELIABLE_AFTER));
-        learned.execute(&mut *on).await.map_err(StoreError::on(ACTION))?;
     }
     Ok(())
 }

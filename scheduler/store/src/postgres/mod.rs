@@ -2,12 +2,12 @@
 //!
 //! A batch costs a handful of statements whatever its size: its rows cross as arrays, in the order of their numbers.
 //! Five rules keep transactions of several processes apart:
-//! - rows are locked in one order: feeds by number, then hosts by name, then the row of `store`; a transaction that has to write more of
-//!   a feed holds its row first;
+//! - rows are locked in one order: feeds by number (in `apply`, those with a document before the others), then hosts by name, then the
+//!   row of `store`; a transaction that has to write more of a feed holds its row first;
 //! - the row of `store` is the lock under which events are numbered, taken last and held until the transaction ends, so
 //!   that a reader that sees a number has seen, or can never see, all smaller ones;
-//! - `apply` looks at rows without locking them and writes those that are still as they were; if one is not, it begins
-//!   again and locks them first. A report of another version therefore changes nothing, whichever process applies it;
+//! - `apply` looks at rows of polls without a document without locking them and writes those that are still as they were; if one is
+//!   not, it begins again and locks all of them first. A report of another version therefore changes nothing, whichever process applies it;
 //! - a call ends within half a minute (`Limits`), whatever the server does, and within seconds when its connection was
 //!   lost (`silence`);
 //! - after a failover, connections go to the host that accepts writes (`primary`).
@@ -29,6 +29,7 @@ mod pooler;
 mod primary;
 mod push;
 mod requeues;
+mod rows;
 mod search;
 pub mod setup;
 mod silence;

@@ -54,6 +54,53 @@ async fn of_two_that_apply_reports_of_one_version_at_once_exactly_one_stores_eac
     assert_eq!(published(&stores[1]).await.len(), 400);
 }
 
+/// Rows of documents are locked before the others, so two such batches may wait for each other: the server ends one of them, and it is
+/// tried again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_whose_documents_are_of_feeds_that_the_other_polled_without_one_exactly_one_stores_each() {
+    let schema = Schema::default();
+    let stores = join_all((0..2).map(|_| schema.store())).await;
+    let new: Vec<_> = (0..40).map(|number| new_feed(&format!("https://a.org/{number}"))).collect();
+    let ids: Vec<FeedId> = stores[0].add_feeds(&new, at(0)).await.unwrap().iter().map(|added| added.id).collect();
+    for round in 1..=5 {
+        let feeds = stores[0].states_for(&ids).await.unwrap();
+        let batches = [0, 1].map(|turn| {
+            let outcome = |number: usize| match number % 2 == turn {
+                true => modified(vec![entry(&round.to_string(), &turn.to_string())]),
+                false => Outcome::NotModified { validators: Default::default() },
+            };
+            let verdicts = feeds.iter().enumerate();
+            verdicts.map(|(number, feed)| verdict_on(feed, round * 10, outcome(number))).collect::<Vec<_>>()
+        });
+        let applied = stores.iter().zip(&batches).map(|(store, batch)| apply(store, batch, round * 10));
+        let applied = join_all(applied).await;
+        assert_eq!(applied.iter().map(|applied| stored(applied)).sum::<usize>(), ids.len(), "round {round}");
+    }
+}
+
+/// A row is large: of two updates within a transaction the second one finds no room in its page.
+#[tokio::test]
+async fn each_poll_updates_its_feed_s_row_once() {
+    const COUNT: &str = "
+        CREATE TABLE updates (feed bigint);
+        CREATE FUNCTION count_update() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN INSERT INTO updates VALUES (NEW.id); RETURN NEW; END $$;
+        CREATE TRIGGER counted AFTER UPDATE ON feeds FOR EACH ROW EXECUTE FUNCTION count_update()";
+    let schema = Schema::default();
+    let store = schema.store().await;
+    let mut on = schema.connection().await;
+    on.execute(COUNT).await.unwrap();
+    let ids = [add(&store, "https://a.org/1").await, add(&store, "https://a.org/2").await];
+    let outcomes = [modified(vec![entry("1", "one")]), Outcome::NotModified { validators: Default::default() }];
+    let mut verdicts = Vec::new();
+    for (id, outcome) in ids.into_iter().zip(outcomes) {
+        verdicts.push(verdict(&store, id, 10, outcome).await);
+    }
+    apply(&store, &verdicts, 10).await;
+    let updates: Vec<i64> = sqlx::query_scalar("SELECT feed FROM updates ORDER BY 1").fetch_all(&mut on).await.unwrap();
+    assert_eq!(updates, ids.map(|id| id.0));
+}
+
 #[tokio::test]
 async fn a_wake_between_looking_and_writing_is_kept() {
     let schema = Schema::default();
