@@ -3,7 +3,7 @@
 -- host has a head. Returns the number of corrections.
 local slack = tonumber(ARGV[2])
 local feeds = every(3, 3)
-local where = find(feeds)
+local where = find(feeds, every(5, 3))
 local wrong = 0
 
 local function too_late(score, due)

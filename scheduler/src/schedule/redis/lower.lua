@@ -1,6 +1,6 @@
 -- Brings feeds forward: ARGV[2..] are repeated triples of feed, due time and band.
 local feeds = every(2, 3)
-local where = find(feeds)
+local where = find(feeds, every(4, 3))
 
 -- A parked feed goes to the front of its host, whose head takes the more urgent band and is due no later than the feed.
 local function to_front(feed, host, band, due)

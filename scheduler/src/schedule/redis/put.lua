@@ -5,7 +5,7 @@
 if not redis.call('SET', KEYS[10], 1, 'NX', 'PX', REMEMBERED) then return 0 end
 local raises = ARGV[2] == '1'
 local feeds = every(3, 3)
-local where = find(feeds)
+local where = find(feeds, every(5, 3))
 
 -- Returns whether a parked feed is more urgent than what is put.
 local function is_more_urgent(host, feed, band)

@@ -41,17 +41,37 @@ local function every(first, step)
 end
 
 -- Looks feeds up: returns a function from a feed's position in the list to its band and score, and to its host if it is
--- parked.
-local function find(feeds)
-  local scores = {}
-  for band = 1, #bands do scores[band] = redis.call('ZMSCORE', bands[band], unpack(feeds)) end
-  local hosts = redis.call('EXISTS', parked) == 1 and redis.call('HMGET', parked, unpack(feeds)) or {}
-  return function(i)
-    for band = 1, #bands do
-      if scores[band][i] then return band, tonumber(scores[band][i]), hosts[i] end
+-- parked. `expected` are the bands in which they probably are, looked at first: each look misses the processor's caches.
+local function find(feeds, expected)
+  local found_in, scores = {}, {}
+
+  -- Looks in a band for the feeds at these positions; returns the positions of those that are not there.
+  local function look(band, places)
+    if #places == 0 then return places end
+    local names, missing = {}, {}
+    for n, i in ipairs(places) do names[n] = feeds[i] end
+    local found = redis.call('ZMSCORE', bands[band], unpack(names))
+    for n, i in ipairs(places) do
+      if found[n] then
+        found_in[i], scores[i] = band, tonumber(found[n])
+      else
+        missing[#missing + 1] = i
+      end
     end
-    return nil, nil, hosts[i]
+    return missing
   end
+
+  local likely, missing = { {}, {}, {}, {} }, {}
+  for i = 1, #feeds do
+    local list = expected and likely[tonumber(expected[i])] or missing
+    list[#list + 1] = i
+  end
+  for band = 1, #bands do
+    for _, i in ipairs(look(band, likely[band])) do missing[#missing + 1] = i end
+  end
+  for band = 1, #bands do missing = look(band, missing) end
+  local hosts = redis.call('EXISTS', parked) == 1 and redis.call('HMGET', parked, unpack(feeds)) or {}
+  return function(i) return found_in[i], scores[i], hosts[i] end
 end
 
 -- Changes to the bands, applied together at the end.
