@@ -109,7 +109,9 @@ fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later
         Rule::Pushed => format!("its new entries are pushed reliably, which {to}"),
         Rule::Overflow => format!("it posts more between polls than its document holds, which {to}"),
         Rule::Archive => format!("a page of its older entries is read before, at {due}"),
-        Rule::Late => "that time had passed when the report came: at once, or when a second fetch has ended".to_owned(),
+        Rule::Late => {
+            "the report came late: at once, or an interval after it if the feed may have been fetched again".to_owned()
+        }
     }
 }
 

@@ -59,7 +59,7 @@ named! {
         HotMinute = "hot_minute",
         /// Added: due immediately, or at its position in the import's spread.
         Added = "added",
-        /// The report arrived after the due time that it leads to: due now.
+        /// The report arrived after the due time that it leads to: due now; or after its feed's lease: counted from its arrival.
         Late = "late",
         /// Calm subscribers: the time before their midnight.
         Calm = "calm",

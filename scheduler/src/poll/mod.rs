@@ -5,6 +5,7 @@ pub(crate) mod archive_pages;
 mod batch;
 pub mod dispatch;
 pub mod intake;
+mod late;
 #[cfg(test)]
 mod life_tests;
 mod log;

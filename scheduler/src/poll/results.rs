@@ -16,8 +16,7 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
 use common::policy::{
-    Decision, Draw, Minutes, Notice, Policy, Rule, Status, category, first_hold, host_refused, is_refusal, may_be_ours,
-    rank, spare,
+    Draw, Minutes, Notice, Policy, Status, category, first_hold, host_refused, is_refusal, may_be_ours, rank, spare,
 };
 use common::push::FeedPush;
 use common::queue::Queue;
@@ -28,12 +27,12 @@ use common::url::FeedId;
 use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::poll::archive::{self, is_page_that_ended};
-use crate::poll::batch::{hosts_asked, is_document, latest_requests, planned_due, tell_of_a_new_feed_that_fails};
+use crate::poll::batch::{hosts_asked, is_document, tell_of_a_new_feed_that_fails};
 use crate::poll::moves::{Moves, announced_instead, may_move};
 use crate::poll::retire::retire;
 use crate::poll::settling::Settling;
 use crate::poll::subject::{planned_subject, subject};
-use crate::poll::{archive_pages, log, pushed, refusals};
+use crate::poll::{archive_pages, late, log, pushed, refusals};
 use crate::push::claim::claim_of_poll;
 use crate::push::pace::OwnPace;
 use crate::push::wish::Wishes;
@@ -109,7 +108,7 @@ impl Results {
         let (mut verdicts, mut slots, mut proven) = (Vec::with_capacity(reports.len()), Vec::new(), Vec::new());
         let (mut interrupted, mut kept, mut held) = (Vec::new(), Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
-        let latest = latest_requests(&reports);
+        let latest = late::latest_requests(&reports);
         let current = reports.iter().filter_map(|report| {
             let feed = feeds.get(&report.feed)?;
             (feed.version == report.version).then_some((feed, report))
@@ -123,8 +122,11 @@ impl Results {
             let is_lost = self.condition.proofs.is_of_lost_history(feed, &report);
             if report.version != feed.version || is_repeated || is_lost {
                 self.metrics.stale_reports.inc();
-                proven.extend(self.proven_request(feed, &report));
-                slots.extend(self.stored_place(feed, now));
+                let slot = |due_at| Slot { feed: feed.id, due_at, band: self.band(feed) };
+                proven.extend(late::due_after_stale(feed, &report).map(slot));
+                // The answer to its storing may have been lost, for instance with the database's primary. What was stored says when its feed
+                // is due; without this the schedule would hide the feed until the end of its lease.
+                slots.extend(feed.due().filter(|due| *due > now).map(slot));
                 // The gate has it already. It is kept in case the gate loses its memory.
                 held.extend(self.hold_of(&report).map(|(host, until)| (host, until, report.feed)));
                 continue;
@@ -176,29 +178,6 @@ impl Results {
         Ok(self.schedule.unpark(&free.collect::<Vec<_>>()).await.or_else(ScheduleError::unless_part_away)?)
     }
 
-    /// A report comes again when the answer to its storing was lost, for instance with the database's primary. What was stored says when its
-    /// feed is due; without this the schedule would hide the feed until the end of its lease.
-    fn stored_place(&self, feed: &Feed, now: Timestamp) -> Option<Slot> {
-        let due = feed.due().filter(|due| *due > now)?;
-        Some(Slot { feed: feed.id, due_at: due, band: self.band(feed) })
-    }
-
-    /// A stale report still proves that its server got a request. When that request came after the one that the feed was planned
-    /// by (two fetches of one version, of which the earlier was settled first), the next one counts from it.
-    fn proven_request(&self, feed: &Feed, report: &FetchReport) -> Option<Slot> {
-        // A person has just wanted it polled: no request before that puts it off.
-        if feed.terms.iter().any(|term| term.rule == Rule::Added) {
-            return None;
-        }
-        let (planned_by, due) = (feed.state.last_polled?, feed.next_due?);
-        let is_request = !matches!(report.outcome, Outcome::Deferred { .. }) && !report.page;
-        let later = is_request && report.started > planned_by && feed.status == Status::Active;
-        let interval = planned_due(&feed.terms).unwrap_or(due).since(planned_by);
-        let due = report.started.after(interval).max(due);
-        let due_at = feed.wake_at.map_or(due, |wake| wake.min(due));
-        later.then(|| Slot { feed: feed.id, due_at, band: self.band(feed) })
-    }
-
     /// Lets feeds whose redirects led to a busy host wait there, like that host's own feeds: in its set, by their rank,
     /// woken by its head. Feeds wait for a host nowhere else.
     async fn park_on_the_way(&self, interrupted: Vec<(&Feed, Detour, Timestamp)>) -> Result<(), BackendError> {
@@ -248,7 +227,7 @@ impl Results {
         let policy =
             Policy { config: &config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
         let put_off = |report, mut decision| {
-            self.wait_for_second_fetch(&report, &mut decision, now);
+            late::wait_for_second_fetch(&self.config, &report, &mut decision, now);
             Verdict {
                 report,
                 decision,
@@ -284,7 +263,7 @@ impl Results {
         }
         // Pages of its archive are requested before that, and say nothing of the feed's interval.
         let archive = archive::after_poll(feed, &report, &mut decision, &config.policy, now);
-        self.wait_for_second_fetch(&report, &mut decision, now);
+        late::wait_for_second_fetch(&self.config, &report, &mut decision, now);
         let seen = Some(Box::new(Seen::of(feed)));
         Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at, push, archive, seen }
     }
@@ -409,20 +388,6 @@ impl Results {
         let outcome = Outcome::Failed { failure: FailureKind::Malformed, detail };
         let feed = feeds.get(&report.feed)?;
         Some(vec![self.judge(feed, FetchReport { outcome, ..report }, now)])
-    }
-
-    /// Puts off the next poll after a report that comes after its permit has ended: the gate may have granted a second fetch up to now,
-    /// whose report is on its way. The next poll waits for that report, and counts from now. The store has it, because the schedule may
-    /// lose it.
-    fn wait_for_second_fetch(&self, report: &FetchReport, decision: &mut Decision, now: Timestamp) {
-        let deadline = self.config.fetch.deadline();
-        let Some(due) = decision.next_due.filter(|_| report.started.after(deadline) < now) else { return };
-        let interval = planned_due(&decision.terms).unwrap_or(due).since(report.started);
-        let due_at = due.max(now.after(interval.max(deadline)));
-        if due_at > due {
-            decision.next_due = Some(due_at);
-            decision.terms.push(Rule::Late, due_at);
-        }
     }
 
     /// Moves the feeds in the schedule, holds and frees the hosts.

@@ -1,0 +1,55 @@
+//! When a feed is polled next after reports that come late, stale, or together with another one on the same version.
+
+use std::collections::HashMap;
+
+use common::config::Config;
+use common::feed::Feed;
+use common::policy::{Decision, Rule, Status, Term};
+use common::report::{FetchReport, Outcome};
+use common::time::Timestamp;
+use common::url::{FeedId, Version};
+
+/// Returns when the last request of each version began. Two requests of a version come together when the first one's report waited for
+/// so long that the feed was fetched again: the next poll is planned by the later one.
+pub(super) fn latest_requests(reports: &[FetchReport]) -> HashMap<(FeedId, Version), Timestamp> {
+    let mut latest = HashMap::with_capacity(reports.len());
+    for report in reports.iter().filter(|report| !matches!(report.outcome, Outcome::Deferred { .. })) {
+        let at = latest.entry((report.feed, report.version)).or_insert(report.started);
+        *at = report.started.max(*at);
+    }
+    latest
+}
+
+/// Puts off the next poll after a report that comes after its feed's lease has ended: the feed may have been fetched once more up to
+/// now, and that fetch's report is on its way. The next poll waits for that report, and counts from now. The store has it, because
+/// the schedule may lose it.
+pub(super) fn wait_for_second_fetch(config: &Config, report: &FetchReport, decision: &mut Decision, now: Timestamp) {
+    let lease = config.scheduler.queue_lease + config.scheduler.fetch_lease;
+    let Some(due) = decision.next_due.filter(|_| report.started.after(lease) < now) else { return };
+    let interval = planned_due(&decision.terms).unwrap_or(due).since(report.started);
+    let due_at = due.max(now.after(interval.max(config.fetch.deadline())));
+    if due_at > due {
+        decision.next_due = Some(due_at);
+        decision.terms.push(Rule::Late, due_at);
+    }
+}
+
+/// A stale report still proves that its server got a request. When that request came after the one that the feed was planned by (two
+/// fetches of one version, of which the earlier was settled first), the next one counts from it.
+pub(super) fn due_after_stale(feed: &Feed, report: &FetchReport) -> Option<Timestamp> {
+    // A person has just wanted it polled: no request before that puts it off.
+    if feed.terms.iter().any(|term| term.rule == Rule::Added) {
+        return None;
+    }
+    let (planned_by, due) = (feed.state.last_polled?, feed.next_due?);
+    let is_request = !matches!(report.outcome, Outcome::Deferred { .. }) && !report.page;
+    let later = is_request && report.started > planned_by && feed.status == Status::Active;
+    let interval = planned_due(&feed.terms).unwrap_or(due).since(planned_by);
+    let due = report.started.after(interval).max(due);
+    later.then(|| feed.wake_at.map_or(due, |wake| wake.min(due)))
+}
+
+/// Returns when the next poll was planned, without the delay of a late report.
+fn planned_due(terms: &[Term]) -> Option<Timestamp> {
+    terms.iter().take_while(|term| term.rule != Rule::Late).last().map(|term| term.due)
+}
