@@ -51,10 +51,11 @@ enum Command {
 async fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
         Command::Origin(options) => serve::serve(&options).await?,
-        Command::Bench(options) => bench::bench(&options).await?,
-        Command::Deliveries(options) => deliveries::bench(&options).await?,
+        Command::Bench(options) => until_stopped(bench::bench(&options)).await?,
+        Command::Deliveries(options) => until_stopped(deliveries::bench(&options)).await?,
         Command::Scenario(options) => {
-            return Ok(if play::play(&options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            let passed = until_stopped(play::play(&options)).await?;
+            return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Histories { seed, of_each } => {
             print!("{}", histories::write(&histories::generated(seed, of_each)));
@@ -62,4 +63,15 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::Bare(options) => bare::poll(&options).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs what starts a fleet. After Ctrl-C or SIGTERM it is dropped, which stops the fleet's processes.
+async fn until_stopped<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::select! {
+        done = work => done,
+        stopped = serve::stopped() => {
+            stopped?;
+            anyhow::bail!("stopped by a signal")
+        }
+    }
 }

@@ -119,7 +119,8 @@ fn write_urls(urls: &[String], path: Option<&Path>) -> anyhow::Result<()> {
     }
 }
 
-async fn stopped() -> anyhow::Result<()> {
+/// Waits for Ctrl-C or SIGTERM.
+pub(crate) async fn stopped() -> anyhow::Result<()> {
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
         pressed = tokio::signal::ctrl_c() => pressed?,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::causes::causes;
 use common::config::Config;
-use common::queue::{Delivery, Message};
+use common::queue::Delivery;
 use common::report::FetchReport;
 use common::time::{Clock, ClockWatch, Timestamp};
 use futures_util::FutureExt;
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
+use crate::poll::gathered::{Gathered, Taken};
 use crate::poll::results::Results;
 use crate::schedule::ScheduleError;
 
@@ -43,10 +44,6 @@ pub fn linger(config: &Config) -> Duration {
     if config.queue.url == "memory:" { Duration::ZERO } else { LINGER }
 }
 
-/// Reports settled in one transaction, at most.
-const BATCH: usize = 500;
-/// The memory that reports settled in one transaction may take, about. A transaction has its rows as text beside them.
-const BATCH_BYTES: usize = 2 << 20;
 /// The number of failures in a row that count as persistent.
 const LASTING: u32 = 2;
 /// Transactions at once.
@@ -59,54 +56,6 @@ const PART_AWAY_REST: Duration = Duration::from_millis(100);
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// How long the queue may take to say how many reports wait. The store has its own limit.
 const DEPTH_PATIENCE: Duration = Duration::from_secs(5);
-
-/// A delivery in hand.
-struct Taken {
-    delivery: Delivery<FetchReport>,
-    /// Some of its reports were taken out: it returns to the queue, and those that are settled are out of date when it comes again.
-    returns: bool,
-}
-
-/// Deliveries that will be settled together.
-#[derive(Default)]
-struct Gathered {
-    deliveries: Vec<Taken>,
-    size: Size,
-}
-
-/// How much is settled together.
-#[derive(Clone, Copy, Default)]
-struct Size {
-    reports: usize,
-    bytes: usize,
-}
-
-impl Size {
-    fn add(&mut self, delivery: &Delivery<FetchReport>) {
-        self.reports += delivery.items.len();
-        self.bytes += delivery.items.iter().map(Message::memory_bytes).sum::<usize>();
-    }
-
-    fn is_full(self) -> bool {
-        self.reports >= BATCH || self.bytes >= BATCH_BYTES
-    }
-}
-
-impl Gathered {
-    fn take(&mut self, taken: Taken) {
-        self.size.add(&taken.delivery);
-        self.deliveries.push(taken);
-    }
-
-    fn is_full(&self) -> bool {
-        self.size.is_full()
-    }
-
-    /// Returns when the oldest of them arrived.
-    fn arrived(&self) -> Option<Instant> {
-        self.deliveries.iter().map(|taken| taken.delivery.arrived).min()
-    }
-}
 
 /// A batch that a task has dealt with.
 struct Settled {
@@ -152,7 +101,7 @@ impl State {
 
     /// Reports that were received and are not settled.
     fn in_hand(&self) -> usize {
-        self.settled_soon + self.gathered.size.reports
+        self.settled_soon + self.gathered.reports()
     }
 
     fn is_resting(&self) -> bool {
@@ -193,7 +142,7 @@ impl Intake {
                 }
                 () = tokio::time::sleep_until(state.rest_until), if resting => {}
                 () = tokio::time::sleep_until(self.expires(oldest)), if oldest.is_some() => {
-                    tracing::debug!(reports = state.gathered.size.reports, "reports waited too long here; they are returned");
+                    tracing::debug!(reports = state.gathered.reports(), "reports waited too long here; they are returned");
                     state.gathered = Gathered::default();
                 }
                 // Wakes the loop, which begins the batch.
@@ -227,7 +176,7 @@ impl Intake {
     /// Takes a delivery and what else has arrived already, and puts their holds on the gate. What arrived too long ago is
     /// returned.
     async fn take(&self, state: &mut State, first: Delivery<FetchReport>, clock: &dyn Clock, stop: &CancellationToken) {
-        let mut size = state.gathered.size;
+        let mut size = state.gathered.size();
         size.add(&first);
         let mut taken = vec![first];
         while !size.is_full()
@@ -284,12 +233,12 @@ impl Intake {
         let Ok(now) = self.time(clock).await else {
             return self.pause_until_schedule_answers(state, clock, stop).await;
         };
-        let Gathered { deliveries, size: Size { reports, .. } } = std::mem::take(&mut state.gathered);
-        let expires = self.expires(deliveries.iter().map(|taken| taken.delivery.arrived).min());
+        let gathered = std::mem::take(&mut state.gathered);
+        let (reports, expires) = (gathered.reports(), self.expires(gathered.arrived()));
         let results = Arc::clone(&self.results);
         state.settled_soon += reports;
         state.settling.spawn(async move {
-            Settled { reports, outcome: settle_deliveries(&results, deliveries, expires, now).await }
+            Settled { reports, outcome: settle_deliveries(&results, gathered.deliveries, expires, now).await }
         });
     }
 
@@ -423,36 +372,9 @@ async fn settle_deliveries(
 
 #[cfg(test)]
 mod tests {
-    use common::document::Document;
-    use common::entry::Entry;
-    use common::host::HostKey;
-    use common::queue::Queue;
-    use common::queue::memory::MemoryQueue;
-    use common::report::Outcome;
-    use common::url::{FeedId, Version};
-
     use super::*;
-
-    async fn gathered(messages: usize, content: usize) -> Gathered {
-        let entry = Entry { content: Some("x".repeat(content)), ..Entry::default() };
-        let outcome = Outcome::Modified(Box::new(Document { entries: vec![entry], ..Document::default() }));
-        let host = HostKey::new("a.example:80");
-        let report = FetchReport::of(FeedId(1), Version(0), host, Timestamp::EPOCH, outcome);
-        let (queue, mut gathered) = (MemoryQueue::new(usize::MAX), Gathered::default());
-        for _ in 0..messages {
-            queue.publish(std::slice::from_ref(&report)).await.unwrap();
-            gathered.take(Taken { delivery: queue.receive().await.unwrap(), returns: false });
-        }
-        gathered
-    }
-
-    #[tokio::test]
-    async fn a_batch_is_full_by_the_memory_that_its_reports_take_or_by_their_number() {
-        assert!(!gathered(3, 512 << 10).await.is_full());
-        assert!(gathered(4, 512 << 10).await.is_full());
-        assert!(!gathered(BATCH - 1, 10).await.is_full());
-        assert!(gathered(BATCH, 10).await.is_full());
-    }
+    use crate::poll::gathered::BATCH;
+    use crate::poll::gathered::tests::gathered;
 
     #[tokio::test(start_paused = true)]
     async fn a_batch_that_is_not_full_waits_for_others_as_long_as_it_may() {

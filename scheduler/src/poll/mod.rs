@@ -4,6 +4,7 @@ pub(crate) mod archive;
 pub(crate) mod archive_pages;
 mod batch;
 pub mod dispatch;
+mod gathered;
 pub mod intake;
 mod late;
 #[cfg(test)]

@@ -1,0 +1,103 @@
+//! Reports that will be settled together.
+
+use common::queue::{Delivery, Message};
+use common::report::FetchReport;
+use tokio::time::Instant;
+
+/// Reports settled in one transaction, at most.
+pub(super) const BATCH: usize = 500;
+/// The memory that reports settled in one transaction may take, about. A transaction has its rows as text beside them.
+const BATCH_BYTES: usize = 2 << 20;
+
+/// A delivery in hand.
+pub(super) struct Taken {
+    pub(super) delivery: Delivery<FetchReport>,
+    /// Some of its reports were taken out: it returns to the queue, and those that are settled are out of date when it comes again.
+    pub(super) returns: bool,
+}
+
+/// Deliveries that will be settled together.
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub(super) deliveries: Vec<Taken>,
+    size: Size,
+}
+
+/// How much is settled together.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Size {
+    reports: usize,
+    bytes: usize,
+}
+
+impl Size {
+    pub(super) fn add(&mut self, delivery: &Delivery<FetchReport>) {
+        self.reports += delivery.items.len();
+        self.bytes += delivery.items.iter().map(Message::memory_bytes).sum::<usize>();
+    }
+
+    pub(super) fn is_full(self) -> bool {
+        self.reports >= BATCH || self.bytes >= BATCH_BYTES
+    }
+}
+
+impl Gathered {
+    pub(super) fn take(&mut self, taken: Taken) {
+        self.size.add(&taken.delivery);
+        self.deliveries.push(taken);
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.size.is_full()
+    }
+
+    pub(super) fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Returns the number of reports.
+    pub(super) fn reports(&self) -> usize {
+        self.size.reports
+    }
+
+    /// Returns when the oldest of them arrived.
+    pub(super) fn arrived(&self) -> Option<Instant> {
+        self.deliveries.iter().map(|taken| taken.delivery.arrived).min()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use common::document::Document;
+    use common::entry::Entry;
+    use common::host::HostKey;
+    use common::queue::Queue;
+    use common::queue::memory::MemoryQueue;
+    use common::report::Outcome;
+    use common::time::Timestamp;
+    use common::url::{FeedId, Version};
+
+    use super::*;
+
+    /// Returns so many messages of a report of an entry with this many bytes of content.
+    pub(in crate::poll) async fn gathered(messages: usize, content: usize) -> Gathered {
+        let entry = Entry { content: Some("x".repeat(content)), ..Entry::default() };
+        let outcome = Outcome::Modified(Box::new(Document { entries: vec![entry], ..Document::default() }));
+        let host = HostKey::new("a.example:80");
+        let report = FetchReport::of(FeedId(1), Version(0), host, Timestamp::EPOCH, outcome);
+        let (queue, mut gathered) = (MemoryQueue::new(usize::MAX), Gathered::default());
+        for _ in 0..messages {
+            queue.publish(std::slice::from_ref(&report)).await.unwrap();
+            gathered.take(Taken { delivery: queue.receive().await.unwrap(), returns: false });
+        }
+        gathered
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_full_by_the_memory_that_its_reports_take_or_by_their_number() {
+        assert!(!gathered(3, 512 << 10).await.is_full());
+        assert!(gathered(4, 512 << 10).await.is_full());
+        assert!(!gathered(BATCH - 1, 10).await.is_full());
+        assert!(gathered(BATCH, 10).await.is_full());
+    }
+}
