@@ -40,8 +40,7 @@ impl Bare {
         let transaction = self.0.transaction()?;
         {
             let mut update = transaction.prepare_cached(
-                "UPDATE feeds SET version = version + 1, next_due = ?3, wake_at = NULL, hold_until = NULL, failure = NULL, \
-                 penalty = NULL, state = ?4, rhythm = ?8, terms = ?5, \
+                "UPDATE feeds SET version = version + 1, next_due = ?3, state = ?4, rhythm = ?8, terms = ?5, \
                  history = CAST(?6 || substr(history, 1, ?7) AS BLOB) \
                  WHERE id = ?1 AND version = ?2",
             )?;

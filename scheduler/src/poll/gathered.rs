@@ -79,7 +79,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Returns so many messages of a report of an entry with this many bytes of content.
+    /// Returns that number of `messages`, each with a report on one entry with `content` bytes.
     pub(in crate::poll) async fn gathered(messages: usize, content: usize) -> Gathered {
         let entry = Entry { content: Some("x".repeat(content)), ..Entry::default() };
         let outcome = Outcome::Modified(Box::new(Document { entries: vec![entry], ..Document::default() }));

@@ -1,13 +1,17 @@
 //! When a feed is polled next after reports that come late, stale, or together with another one on the same version.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use common::config::Config;
 use common::feed::Feed;
+use common::host_gate::{HostGate, Permit, Release, fresh_nonce};
 use common::policy::{Decision, Rule, Status, Term};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
+use futures_util::future::join_all;
+use store::Verdict;
 
 /// Returns when the last request of each version began. Two requests of a version come together when the first one's report waited for
 /// so long that the feed was fetched again: the next poll is planned by the later one.
@@ -24,14 +28,38 @@ pub(super) fn latest_requests(reports: &[FetchReport]) -> HashMap<(FeedId, Versi
 /// now, and that fetch's report is on its way. The next poll waits for that report, and counts from now. The store has it, because
 /// the schedule may lose it.
 pub(super) fn wait_for_second_fetch(config: &Config, report: &FetchReport, decision: &mut Decision, now: Timestamp) {
-    let lease = config.scheduler.queue_lease + config.scheduler.fetch_lease;
-    let Some(due) = decision.next_due.filter(|_| report.started.after(lease) < now) else { return };
+    let Some(due) = decision.next_due.filter(|_| is_late(config, report, now)) else { return };
     let interval = planned_due(&decision.terms).unwrap_or(due).since(report.started);
     let due_at = due.max(now.after(interval.max(config.fetch.deadline())));
     if due_at > due {
         decision.next_due = Some(due_at);
         decision.terms.push(Rule::Late, due_at);
     }
+}
+
+/// Tells the gate once more that the versions of late reports were reported, before they are stored. It may have forgotten that, and other jobs
+/// for these versions may be on their way: feeds whose reports waited longer than their leases were claimed again.
+pub(super) async fn remember(gate: &dyn HostGate, config: &Config, epochs: u32, verdicts: &[Verdict], now: Timestamp) {
+    let late = verdicts.iter().filter(|verdict| is_late(config, &verdict.report, now));
+    let releases = late.map(async |Verdict { report, .. }| {
+        let (host, version) = (report.host.clone(), report.version.in_epoch(epochs));
+        let permit = Permit { host, feed: Some(report.feed), version, nonce: fresh_nonce() };
+        let release = Release { remembered: Some(lease(config)), next_start_in: None };
+        if let Err(error) = gate.release(&permit, release, now).await {
+            // While it does not answer it grants nothing.
+            tracing::debug!(feed = %report.feed, error = &error as &dyn std::error::Error, "the host gate was not told of a late report");
+        }
+    });
+    join_all(releases).await;
+}
+
+fn is_late(config: &Config, report: &FetchReport, now: Timestamp) -> bool {
+    report.started.after(lease(config)) < now
+}
+
+/// How long a claimed feed is hidden, from its claim to the end of its fetch.
+fn lease(config: &Config) -> Duration {
+    config.scheduler.queue_lease + config.scheduler.fetch_lease
 }
 
 /// A stale report still proves that its server got a request. When that request came after the one that the feed was planned by (two

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use common::config::ServerConfig;
 use common::faults::Faults;
+use common::host_gate::Acquired;
 use common::queue::{Delivery, QueueDepth, QueueError};
 use common::redis::RedisServer;
 use tokio::time::Instant;
@@ -342,6 +343,20 @@ async fn a_report_that_comes_after_its_lease_has_ended_plans_the_next_poll_from_
         let due = if late { now } else { asked }.after(interval);
         assert_eq!(fleet.feed(id).await.next_due, Some(due));
     }
+}
+
+#[tokio::test]
+async fn a_job_for_a_version_whose_report_was_stored_late_is_not_granted_when_the_gate_has_forgotten_it() {
+    let fleet = Fleet::new().await;
+    fleet.add("http://a.example/").await;
+    let first = &fleet.dispatched().await[0];
+    let late = fleet.work(first, not_modified()).await;
+    // Nobody can store reports, until the gate has forgotten this one.
+    fleet.clock.advance(Duration::from_secs(241));
+    let second = &fleet.dispatched().await[0];
+    assert_eq!(second.version, first.version);
+    fleet.settle(late).await;
+    assert_eq!(fleet.acquired(second).await, Acquired::Reported);
 }
 
 #[tokio::test]

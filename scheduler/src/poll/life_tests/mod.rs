@@ -137,7 +137,17 @@ impl Fleet {
 
     /// Redeems a job's ticket as a worker does, and reports.
     async fn work(&self, job: &FetchJob, outcome: Outcome) -> FetchReport {
-        use common::host_gate::{AcquireRequest, Acquired, Isolation, Release, fresh_nonce};
+        use common::host_gate::{Acquired, Release};
+        let now = self.clock.now();
+        let Acquired::Granted(permit) = self.acquired(job).await else { panic!("not granted") };
+        let remembered = Some(Duration::from_secs(240));
+        self.ops.gate.release(&permit, Release { remembered, next_start_in: None }, now).await.unwrap();
+        report(job, now, outcome)
+    }
+
+    /// Redeems a job's ticket as a worker does.
+    async fn acquired(&self, job: &FetchJob) -> common::host_gate::Acquired {
+        use common::host_gate::{AcquireRequest, Isolation, fresh_nonce};
         let now = self.clock.now();
         let request = AcquireRequest {
             host: job.host.clone(),
@@ -150,12 +160,7 @@ impl Fleet {
             nonce: fresh_nonce(),
             isolation: Isolation::None,
         };
-        let Acquired::Granted(permit) = self.ops.gate.acquire(&request, now).await.unwrap() else {
-            panic!("not granted")
-        };
-        let remembered = Some(Duration::from_secs(240));
-        self.ops.gate.release(&permit, Release { remembered, next_start_in: None }, now).await.unwrap();
-        report(job, now, outcome)
+        self.ops.gate.acquire(&request, now).await.unwrap()
     }
 
     /// Returns the report as the worker sends it that was given this very job.

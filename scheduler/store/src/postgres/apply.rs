@@ -20,6 +20,7 @@ use common::url::{FeedId, Version};
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::connection::{in_transaction, on_connection};
+use super::rows::ACTION;
 use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, column, entries, numbers, rows, text};
 use crate::changes::{self, Change, NewEvent};
@@ -28,8 +29,6 @@ use crate::quota::Spent;
 use crate::row::{FeedRow, JobColumns, PlaceColumns, feed_columns, push_column, readable};
 use crate::verdicts::{self, Before, Fresh, HostHolds, Tally};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict};
-
-pub(super) const ACTION: &str = "apply reports";
 
 /// How the rows of polls without a document are looked at. Those of documents and pushes are always locked: what they cost depends on
 /// what was stored before, and so they are written once all of that is known.

@@ -13,13 +13,14 @@ use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::{PgConnection, Postgres};
 
-use super::apply::ACTION;
 use super::{column, numbers, optional_text};
 use crate::changes::{self, Change};
 use crate::columns::{pack_archive, pack_onward, pack_state, pack_terms};
 use crate::quota::Spent;
 use crate::verdicts::{self, Fresh, Tally};
 use crate::{StoreError, history};
+
+pub(super) const ACTION: &str = "apply reports";
 
 /// The report is on a poll with a document, which [`write_documents`] writes.
 pub(super) fn replaces_document(fresh: &Fresh<'_>) -> bool {
