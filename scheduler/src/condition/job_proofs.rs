@@ -109,11 +109,6 @@ impl JobProofs {
         Ok(())
     }
 
-    /// Returns how many epochs the store had begun when the newest job known here was built.
-    pub fn epochs(&self) -> u32 {
-        common::lock(&self.known).as_ref().and_then(|known| known.epochs).unwrap_or(0)
-    }
-
     /// Returns whether a report answers a job that was issued before its feed was added, or before the feed's last poll began. The
     /// store has failed over to a copy that lagged since then: the feed's number and version were given to others.
     pub fn is_of_lost_history(&self, feed: &Feed, report: &FetchReport) -> bool {

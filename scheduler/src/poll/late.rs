@@ -11,7 +11,7 @@ use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use futures_util::future::join_all;
-use store::Verdict;
+use store::{Store, StoreError, Verdict};
 
 /// Returns when the last request of each version began. Two requests of a version come together when the first one's report waited for
 /// so long that the feed was fetched again: the next poll is planned by the later one.
@@ -28,7 +28,8 @@ pub(super) fn latest_requests(reports: &[FetchReport]) -> HashMap<(FeedId, Versi
 /// now, and that fetch's report is on its way. The next poll waits for that report, and counts from now. The store has it, because
 /// the schedule may lose it.
 pub(super) fn wait_for_second_fetch(config: &Config, report: &FetchReport, decision: &mut Decision, now: Timestamp) {
-    let Some(due) = decision.next_due.filter(|_| is_late(config, report, now)) else { return };
+    let lease = lease(config);
+    let Some(due) = decision.next_due.filter(|_| report.started.after(lease) < now) else { return };
     let interval = planned_due(&decision.terms).unwrap_or(due).since(report.started);
     let due_at = due.max(now.after(interval.max(config.fetch.deadline())));
     if due_at > due {
@@ -37,24 +38,36 @@ pub(super) fn wait_for_second_fetch(config: &Config, report: &FetchReport, decis
     }
 }
 
-/// Tells the gate once more that the versions of late reports were reported, before they are stored. It may have forgotten that, and other jobs
-/// for these versions may be on their way: feeds whose reports waited longer than their leases were claimed again.
-pub(super) async fn remember(gate: &dyn HostGate, config: &Config, epochs: u32, verdicts: &[Verdict], now: Timestamp) {
-    let late = verdicts.iter().filter(|verdict| is_late(config, &verdict.report, now));
-    let releases = late.map(async |Verdict { report, .. }| {
+/// Has the gate remember once more that the versions of reports were reported whose permits have ended, before these are stored. It may have
+/// forgotten that, or forget it soon, and other jobs for these versions may be on their way: feeds are claimed again when their leases
+/// end, or when the schedule has lost them.
+pub(super) async fn remember(
+    store: &dyn Store,
+    gate: &dyn HostGate,
+    config: &Config,
+    verdicts: &[Verdict],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let deadline = config.fetch.deadline();
+    let reports = verdicts.iter().map(|verdict| &verdict.report);
+    let late: Vec<&FetchReport> = reports.filter(|report| report.started.after(deadline) < now).collect();
+    if late.is_empty() {
+        return Ok(());
+    }
+    let feeds: Vec<FeedId> = late.iter().map(|report| report.feed).collect();
+    // The epoch of jobs that are built now.
+    let Some(epochs) = store.jobs_for(&feeds).await?.first().map(|row| row.epochs) else { return Ok(()) };
+    let releases = late.into_iter().map(async |report| {
         let (host, version) = (report.host.clone(), report.version.in_epoch(epochs));
         let permit = Permit { host, feed: Some(report.feed), version, nonce: fresh_nonce() };
         let release = Release { remembered: Some(lease(config)), next_start_in: None };
         if let Err(error) = gate.release(&permit, release, now).await {
             // While it does not answer it grants nothing.
-            tracing::debug!(feed = %report.feed, error = &error as &dyn std::error::Error, "the host gate was not told of a late report");
+            tracing::debug!(feed = %report.feed, error = &error as &dyn std::error::Error, "the host gate may grant the version of a late report again");
         }
     });
     join_all(releases).await;
-}
-
-fn is_late(config: &Config, report: &FetchReport, now: Timestamp) -> bool {
-    report.started.after(lease(config)) < now
+    Ok(())
 }
 
 /// How long a claimed feed is hidden, from its claim to the end of its fetch.

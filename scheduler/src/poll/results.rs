@@ -168,7 +168,7 @@ impl Results {
         self.put(&slots, now).await?;
         self.schedule.put_off(&proven, now).await.or_else(ScheduleError::unless_part_away)?;
         self.park_on_the_way(interrupted).await?;
-        late::remember(&*self.gate, &self.config, self.condition.proofs.epochs(), &verdicts, now).await;
+        late::remember(&*self.store, &*self.gate, &self.config, &verdicts, now).await?;
         self.store_verdicts(verdicts, &feeds, now).await?;
         // Whatever the outcome of a report, its hosts are free again, a gap after the request's start.
         let rules = self.rules.get();
