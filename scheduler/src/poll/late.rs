@@ -49,15 +49,12 @@ pub(super) async fn remember(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let deadline = config.fetch.deadline();
-    let reports = verdicts.iter().map(|verdict| &verdict.report);
-    let late: Vec<&FetchReport> = reports.filter(|report| report.started.after(deadline) < now).collect();
-    if late.is_empty() {
-        return Ok(());
-    }
-    let feeds: Vec<FeedId> = late.iter().map(|report| report.feed).collect();
-    // The epoch of jobs that are built now.
-    let Some(epochs) = store.jobs_for(&feeds).await?.first().map(|row| row.epochs) else { return Ok(()) };
-    let releases = late.into_iter().map(async |report| {
+    let is_late = |verdict: &&Verdict| verdict.report.started.after(deadline) < now;
+    let late: Vec<&Verdict> = verdicts.iter().filter(is_late).collect();
+    let Some(live) = late.iter().find(|verdict| verdict.decision.next_due.is_some()) else { return Ok(()) };
+    // The epoch of jobs that are built now is the same for all feeds: one is read.
+    let Some(epochs) = store.jobs_for(&[live.report.feed]).await?.first().map(|row| row.epochs) else { return Ok(()) };
+    let releases = late.into_iter().map(async |Verdict { report, .. }| {
         let (host, version) = (report.host.clone(), report.version.in_epoch(epochs));
         let permit = Permit { host, feed: Some(report.feed), version, nonce: fresh_nonce() };
         let release = Release { remembered: Some(lease(config)), next_start_in: None };
