@@ -188,8 +188,10 @@ impl ClockWatch {
         if let Some(now) = self.known(clock) {
             return Ok(now);
         }
+        // The clock agreed before the check; it may have been set since.
+        let steady = SteadyClock::starting_at(clock.now());
         check.await?;
-        let now = clock.now();
+        let now = steady.now();
         *crate::lock(&self.agreed) = Some((now, Instant::now()));
         Ok(now)
     }
@@ -270,7 +272,7 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_clock_is_compared_again_when_it_was_set_or_did_not_agree() {
         let (watch, asked) = (ClockWatch::default(), AtomicUsize::new(0));
         let now = SystemClock.now();
@@ -290,6 +292,20 @@ mod tests {
         let off = ManualClock::new(now.before(hour));
         assert_eq!(watch.agree(&off, async { Err("off") }).await, Err("off"));
         assert_eq!(look(now.before(hour)).await, 4, "it did not agree");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_set_while_it_is_compared_is_not_believed() {
+        let begun = Timestamp::from_millis(1_790_000_000_000);
+        let (clock, watch, second) = (ManualClock::new(begun), ClockWatch::default(), Duration::from_secs(1));
+        let compared = watch.agree(&clock, async {
+            tokio::time::advance(second).await;
+            // As a server does that compares it with its own from the question to the answer.
+            clock.advance(Duration::from_secs(3600));
+            Ok::<(), &str>(())
+        });
+        assert_eq!(compared.await, Ok(begun.after(second)));
+        assert_eq!(watch.agree(&clock, async { Err("off") }).await, Err("off"), "it is compared again");
     }
 
     #[test]

@@ -52,6 +52,13 @@ impl Ward {
     }
 }
 
+impl Room {
+    /// Returns the room if it is one for a fetch alone.
+    pub(crate) fn if_alone(self) -> Option<Self> {
+        matches!(self, Room::Alone { .. }).then_some(self)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;

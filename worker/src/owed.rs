@@ -8,6 +8,7 @@ use common::host_gate::GateError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::isolation::Room;
 use crate::poll::{PendingRelease, Poller};
 
 /// Beyond this the oldest is dropped: its permit has expired, and its hold is in a report.
@@ -20,15 +21,24 @@ const REST: Duration = Duration::from_secs(2);
 
 /// A bounded queue of what is owed to the gate.
 #[derive(Debug, Default)]
-pub(crate) struct Owed(Mutex<VecDeque<(Instant, PendingRelease)>>);
+pub(crate) struct Owed(Mutex<VecDeque<Debt>>);
+
+/// What is owed.
+#[derive(Debug)]
+struct Debt {
+    since: Instant,
+    held: PendingRelease,
+    /// The gate may count a fetch that is alone here. If another one began meanwhile and killed the process, that feed would be blamed.
+    room: Option<Room>,
+}
 
 impl Owed {
-    pub(crate) fn add(&self, held: PendingRelease) {
+    pub(crate) fn add(&self, held: PendingRelease, room: Option<Room>) {
         let mut owed = self.lock();
         if owed.len() >= MOST {
             owed.pop_front();
         }
-        owed.push_back((Instant::now(), held));
+        owed.push_back(Debt { since: Instant::now(), held, room });
     }
 
     /// Settles what is owed until stopped, and tries once more then.
@@ -42,25 +52,29 @@ impl Owed {
     /// Sends the gate, in order, what has been owed for this time, until it does not answer.
     async fn settle(&self, poller: &Poller, rest: Duration) {
         let mut kept = Vec::new();
-        while let Some((since, held)) = self.next(rest) {
-            let Err(error) = poller.release(&held).await else { continue };
+        while let Some(mut debt) = self.next(rest) {
+            let Err(error) = poller.release(&debt.held).await else { continue };
             tracing::debug!(error = &error as &dyn std::error::Error, "a release waits for the host gate");
-            kept.push((since, held));
-            // What is owed to the other parts of the gate does not wait for one that is away.
-            if !matches!(error, GateError::PartAway { .. }) {
+            // What is owed to the other parts of the gate does not wait for one that is away, and no fetch for longer than for another.
+            let part_away = matches!(error, GateError::PartAway { .. });
+            if part_away && debt.since.elapsed() > poller.config.fetch.deadline() {
+                debt.room = None;
+            }
+            kept.push(debt);
+            if !part_away {
                 break;
             }
         }
         let mut owed = self.lock();
-        kept.into_iter().rev().for_each(|held| owed.push_front(held));
+        kept.into_iter().rev().for_each(|debt| owed.push_front(debt));
     }
 
-    fn next(&self, rest: Duration) -> Option<(Instant, PendingRelease)> {
+    fn next(&self, rest: Duration) -> Option<Debt> {
         let mut owed = self.lock();
-        if owed.front().is_some_and(|(since, _)| since.elapsed() >= rest) { owed.pop_front() } else { None }
+        if owed.front().is_some_and(|debt| debt.since.elapsed() >= rest) { owed.pop_front() } else { None }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Instant, PendingRelease)>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Debt>> {
         common::lock(&self.0)
     }
 }

@@ -111,7 +111,7 @@ impl Poller {
         if let Some(pushed) = &job.pushed {
             return Ok(self.read_pushed(job, pushed).await);
         }
-        let started = self.watch.agree(&*self.clock, self.gate.check(&*self.clock)).await?;
+        let started = self.time().await?;
         // A clock that is set during the fetch would shorten a hold, or let the fetch outlive its permit.
         let clock = SteadyClock::starting_at(started);
         if started > job.expires {
@@ -165,6 +165,11 @@ impl Poller {
                 report(Outcome::Failed { failure: FailureKind::Crashed, detail }, Some(permit))
             }
         }
+    }
+
+    /// Returns the time, once the gate answers and its clock agrees with ours.
+    pub(crate) async fn time(&self) -> Result<Timestamp, GateError> {
+        self.watch.agree(&*self.clock, self.gate.check(&*self.clock)).await
     }
 
     /// Reads what a hub delivered. No request is sent, and the gate is not needed. A delivery that kills its worker is
@@ -281,7 +286,7 @@ impl Poller {
     async fn try_release(&self, held: &PendingRelease, remembered: Duration) -> Result<(), GateError> {
         let mut now = self.clock.now();
         if let Some(hold) = &held.hold {
-            now = self.watch.agree(&*self.clock, self.gate.check(&*self.clock)).await?;
+            now = self.time().await?;
             self.gate.hold(std::slice::from_ref(hold), now).await?;
         }
         let remembered = held.reported.then_some(remembered);

@@ -1,4 +1,5 @@
-//! The rules that operators set, as a worker learns them: schedulers show them on the host gate.
+//! What a worker learns from the host gate, whether it has jobs or not: the rules that operators set, which schedulers show there, and
+//! which server is the gate.
 
 use std::time::Duration;
 
@@ -36,6 +37,10 @@ impl Follower {
     }
 
     async fn look(&mut self, poller: &Poller) {
+        // A worker without jobs would not notice that another server is the gate for a while, and would use the first one again.
+        if let Err(error) = poller.time().await {
+            tracing::debug!(error = &error as &dyn std::error::Error, "the host gate was not checked");
+        }
         match poller.gate.shown_rules(self.known.as_deref()).await {
             Ok(shown) => {
                 self.asked = true;

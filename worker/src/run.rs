@@ -179,10 +179,10 @@ impl Crew {
     async fn work(self, job: FetchJob, place: OwnedSemaphorePermit) -> bool {
         match self.report(&job, place).await {
             Ok(()) => true,
-            Err(WorkError::Gate(unasked)) => {
+            Err(WorkError::Gate(unasked, room)) => {
                 self.lose_gate(&unasked);
                 if let Some(owed) = unasked.owed {
-                    self.owed.add(*owed);
+                    self.owed.add(*owed, room.if_alone());
                 }
                 false
             }
@@ -194,22 +194,26 @@ impl Crew {
     async fn report(&self, job: &FetchJob, place: OwnedSemaphorePermit) -> Result<(), WorkError> {
         // A suspect that waits for its isolation keeps no place from others.
         let mut place = Some(place);
-        let mut room = self.ward.room(Isolation::None).await;
-        let mut polled = self.poller.poll(job, Isolation::None).await?;
-        while let Polled::Suspect(needed) = polled {
+        let mut isolation = Isolation::None;
+        let mut room = until(&self.stop, self.ward.room(isolation)).await.ok_or(WorkError::Stopped)?;
+        let polled = loop {
+            let needed = match self.poller.poll(job, isolation).await {
+                Ok(Polled::Suspect(needed)) => needed,
+                Ok(polled) => break polled,
+                Err(unasked) => return Err(WorkError::Gate(unasked, room)),
+            };
             drop((room, place.take()));
             let found = until(&self.stop, self.room(job, needed)).await.ok_or(WorkError::Stopped)?;
             let Some(isolated) = found else {
                 return self.publish(self.poller.put_off(job, suspects_turn(self.poller.nonces.fresh())).await).await;
             };
-            room = isolated;
-            polled = self.poller.poll(job, needed).await?;
-        }
+            (isolation, room) = (needed, isolated);
+        };
         let Polled::Report(report, held) = polled else { return Ok(()) };
         let Some(held) = held else { return self.publish(report).await };
         self.publish_held(report, &held).await?;
-        drop((room, place));
-        self.release(held).await;
+        drop(place);
+        self.release(held, room.if_alone()).await;
         Ok(())
     }
 
@@ -246,13 +250,13 @@ impl Crew {
     }
 
     /// The report is safe, so the job is done: what the gate does not take now is sent later.
-    async fn release(&self, held: PendingRelease) {
+    async fn release(&self, held: PendingRelease, room: Option<Room>) {
         if let Err(error) = self.poller.release(&held).await {
             // While a part of the gate is away, jobs for the hosts of the others are worked.
             if !matches!(error, GateError::PartAway { .. }) {
                 self.lose_gate(&error);
             }
-            self.owed.add(held);
+            self.owed.add(held, room);
         }
     }
 
@@ -311,8 +315,8 @@ async fn ack(receipt: Box<dyn Receipt>) {
 
 #[derive(Debug, thiserror::Error)]
 enum WorkError {
-    #[error(transparent)]
-    Gate(#[from] Unasked),
+    #[error("{0}")]
+    Gate(#[source] Unasked, Room),
     #[error("the report could not be published")]
     Unpublished,
     #[error("the worker stops before the job was begun")]

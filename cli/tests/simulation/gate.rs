@@ -14,6 +14,7 @@ use common::host_gate::{
     ReserveRequest, Ticket,
 };
 use common::time::{Clock, Timestamp, clocks_agree};
+use tokio::time::Instant;
 
 use crate::life::{Kind, Server};
 use crate::line::Line;
@@ -109,8 +110,16 @@ impl HostGate for Gate {
         let gives_up = self.line.world.now().after(Server::Gate.patience());
         let (mut request, nonce) = (request.clone(), request.nonce);
         request.limits = self.limits(request.limits);
+        let (world, life) = (Arc::clone(&self.line.world), Arc::clone(&self.line.life));
         let acquire = move |memory: &mut Memory, now: Timestamp| {
-            if now > gives_up { Acquired::NotNow { until: now } } else { memory.state.acquire(&request, now) }
+            if now > gives_up {
+                return Acquired::NotNow { until: now };
+            }
+            let acquired = memory.state.acquire(&request, now);
+            if matches!(acquired, Acquired::Granted(_)) {
+                world.judge().granted(&life, request.feed);
+            }
+            acquired
         };
         let acquired = self.call("acquire", acquire).await;
         if acquired.is_err() && self.line.world.is_sabotaged(Sabotage::KeepsStarts) {
@@ -140,7 +149,12 @@ impl HostGate for Gate {
         }
         let next_start_in = release.next_start_in.filter(|_| !self.line.world.is_sabotaged(Sabotage::NoGap));
         let release = Release { next_start_in, ..release };
-        self.call("release", move |memory, now| memory.state.release(&permit, release, now)).await
+        let (world, life) = (Arc::clone(&self.line.world), Arc::clone(&self.line.life));
+        let release = move |memory: &mut Memory, now: Timestamp| {
+            memory.state.release(&permit, release, now);
+            permit.feed.into_iter().for_each(|feed| world.judge().released(&life, feed));
+        };
+        self.call("release", release).await
     }
 
     async fn cancel(&self, host: &HostKey, ticket: Ticket, _: Timestamp) -> Result<(), GateError> {
@@ -192,7 +206,9 @@ impl GateUpkeep for Gate {
 
     async fn begin_loading(&self, _: Timestamp) -> Result<Option<LoadMark>, GateError> {
         let deadline = self.line.world.config.fetch.deadline();
-        let begin = move |memory: &mut Memory, seen, now| memory.begin_loading(seen, deadline, now);
+        let hides =
+            [Sabotage::HidesLoadings, Sabotage::ForgetsLoadings].iter().any(|by| self.line.world.is_sabotaged(*by));
+        let begin = move |memory: &mut Memory, seen, now| memory.begin_loading(seen, deadline, hides, now);
         let (mark, generation) = self.call_seeing("begin_loading", begin).await?;
         if mark.is_none() || !self.line.world.is_sabotaged(Sabotage::ForgetsLoadings) {
             self.note_generation(generation);
@@ -223,14 +239,14 @@ impl GateUpkeep for Gate {
     }
 
     async fn check(&self, clock: &dyn Clock) -> Result<(), GateError> {
-        let before = clock.now();
+        let (before, asked) = (clock.now(), Instant::now());
         let (theirs, generation) = self.call("check", |memory, now| (now, memory.last_generation())).await?;
         self.note_generation(generation);
         if self.line.world.is_sabotaged(Sabotage::AnyClock) {
             return Ok(());
         }
         // It read its clock somewhere between the question and the answer.
-        clocks_agree(theirs.clamp(before, clock.now().max(before)), theirs)
+        clocks_agree(theirs.clamp(before, before.after(asked.elapsed())), theirs)
             .map_err(|error| GateError::Backend { action: "be used by this clock", source: error.into() })
     }
 

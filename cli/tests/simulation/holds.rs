@@ -70,6 +70,11 @@ impl Hold {
         self.outlives()
     }
 
+    /// Returns whether anything but the worker that it was requested of has it.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.at_gate || self.reported || matches!(self.stored, Stored::Since(_))
+    }
+
     fn outlives(&self) -> bool {
         self.stored != Stored::Lost || !self.known || self.at_gate || self.reported
     }

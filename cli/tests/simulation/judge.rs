@@ -1,7 +1,7 @@
 //! What must hold at every moment of a simulated life: the judge sees every request at the origins and every report
 //! that the store accepts, all by one clock.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::holds::Hold;
 use crate::life::Life;
 use crate::line::{Call, Fate};
 use crate::origin::unchanged_since;
-use crate::rules::{Counts, Rule};
+use crate::rules::{Counts, Rule, Tolerance};
 use crate::seen::{Feed, Flight, Host};
 
 /// Lines of history that are kept.
@@ -43,19 +43,6 @@ pub(crate) enum Happened {
     Driver(String),
 }
 
-/// What may differ from the rules in this fleet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tolerance {
-    /// Between the clocks of two processes.
-    pub(crate) skew: Duration,
-    /// Between two starts at a host.
-    pub(crate) gap: Duration,
-    /// Between two requests for a feed.
-    pub(crate) interval: Duration,
-    /// The life of a permit.
-    pub(crate) permit: Duration,
-}
-
 /// Sees everything.
 pub(crate) struct Judge {
     tolerance: Tolerance,
@@ -63,6 +50,8 @@ pub(crate) struct Judge {
     feeds: BTreeMap<FeedId, Feed>,
     flights: BTreeMap<u64, Flight>,
     last_flight: u64,
+    /// The lives that the gate permitted to fetch feeds, and that have not requested them.
+    granted: BTreeSet<(u32, FeedId)>,
     history: VecDeque<(Timestamp, String, Happened)>,
     hash: DefaultHasher,
     broken: Vec<String>,
@@ -81,6 +70,7 @@ impl Judge {
             feeds: BTreeMap::new(),
             flights: BTreeMap::new(),
             last_flight: 0,
+            granted: BTreeSet::new(),
             history: VecDeque::new(),
             hash: DefaultHasher::new(),
             broken: Vec::new(),
@@ -140,8 +130,9 @@ impl Judge {
     pub(crate) fn asked(&mut self, life: &Life, job: &FetchJob, begun: Timestamp, now: Timestamp) -> u64 {
         let mut wrong = self.judge_host(&job.host, now);
         wrong.extend(life.wrong_clock(REQUESTS_END).map(|what| (Rule::Clock, what)));
-        wrong.extend(self.judge_feed(job.feed, job.version.0, now));
+        wrong.extend(self.judge_feed(job, begun, now));
         let flight = self.enter(life, job, &job.host, wrong, begun, now);
+        self.released(life, job.feed);
         let known = self.feeds.get_mut(&job.feed).expect("only known feeds are polled");
         known.asked = Some((begun, flight));
         // A wake is answered by a request in the version that was woken.
@@ -195,8 +186,9 @@ impl Judge {
         wrong
     }
 
-    fn judge_feed(&mut self, feed: FeedId, version: i64, now: Timestamp) -> Vec<(Rule, String)> {
+    fn judge_feed(&mut self, job: &FetchJob, begun: Timestamp, now: Timestamp) -> Vec<(Rule, String)> {
         let Tolerance { skew, interval, .. } = self.tolerance;
+        let (feed, version) = (job.feed, job.version.0);
         let known = &self.feeds[&feed];
         let mut wrong = Vec::new();
         let last = known.asked.and_then(|(_, last)| self.flights.get(&last));
@@ -205,7 +197,9 @@ impl Judge {
         if self.hosts.values().any(|host| host.flights.iter().any(in_flight)) {
             wrong.push((Rule::Double, "it is being fetched".to_owned()));
         }
-        let is_again = known.unreleased && version + 1 == known.version;
+        // A report of an earlier fetch that was stored only when this one had begun says nothing about it.
+        let overtaken = known.stored.is_some_and(|stored| begun <= stored);
+        let is_again = (known.unreleased || overtaken) && version + 1 == known.version;
         if version < known.version && !is_again {
             wrong.push((Rule::Double, format!("version {} of it was stored", known.version - 1)));
         }
@@ -262,6 +256,14 @@ impl Judge {
     /// The gate has nothing of what it had, or less.
     pub(crate) fn gate_lost(&mut self) {
         self.hosts.values_mut().for_each(|at| at.holds.retain_mut(Hold::outlives_gate));
+        self.forget_what_sleepers_know();
+    }
+
+    /// Drops the holds that only a process has that is stopped until after its permit's end, when a gate without memory opens.
+    fn forget_what_sleepers_know(&mut self) {
+        let flights = &self.flights;
+        let sleeps = |hold: &Hold| flights.get(&hold.flight).is_some_and(|flown| flown.overslept);
+        self.hosts.values_mut().for_each(|at| at.holds.retain(|hold| hold.is_elsewhere() || !sleeps(hold)));
     }
 
     /// The gate is open again: what the store has was loaded into it.
@@ -306,10 +308,24 @@ impl Judge {
         self.flights.values_mut().filter(|flown| flown.feed == feed).for_each(|flown| flown.reported = true);
     }
 
+    /// The gate permits a worker to fetch a feed, whether or not the worker receives the answer.
+    pub(crate) fn granted(&mut self, life: &Life, feed: FeedId) {
+        self.granted.insert((life.number, feed));
+        if life.is_dead() {
+            self.feeds.get_mut(&feed).expect("only known feeds are polled").died_alone = true;
+        }
+    }
+
+    /// A worker does not begin the fetch of a feed that it was permitted, or has begun it.
+    pub(crate) fn released(&mut self, life: &Life, feed: FeedId) {
+        self.granted.remove(&(life.number, feed));
+    }
+
     /// A process is stopped until then.
     pub(crate) fn stopped(&mut self, life: &Life, until: Timestamp) {
         let own = self.flights.values_mut().filter(|flown| flown.life == life.number && !flown.reported);
         own.filter(|flown| flown.ends < until).for_each(|flown| flown.overslept = true);
+        self.forget_what_sleepers_know();
     }
 
     fn leave(&mut self, flight: u64) {
@@ -329,9 +345,10 @@ impl Judge {
             .collect();
         let flies = |id: &u64| self.hosts.get(&self.flights[id].host).is_some_and(|at| at.flights.contains(id));
         let in_flight: Vec<u64> = cut.iter().copied().filter(flies).collect();
-        if let [alone] = in_flight[..] {
-            let feed = self.flights[&alone].feed;
-            self.feeds.get_mut(&feed).expect("only known feeds are polled").died_alone = true;
+        let mut feeds: BTreeSet<FeedId> = in_flight.iter().map(|id| self.flights[id].feed).collect();
+        feeds.extend(self.granted.extract_if(.., |(number, _)| *number == life.number).map(|(_, feed)| feed));
+        if let (1, Some(alone)) = (feeds.len(), feeds.first()) {
+            self.feeds.get_mut(alone).expect("only known feeds are polled").died_alone = true;
         }
         for flight in in_flight {
             self.note(life, Happened::Cut { flight }, now);

@@ -13,11 +13,11 @@ use crate::events::judge_events;
 use crate::fleet::Fleet;
 use crate::judge::Happened;
 use crate::life::{Kind, Server};
-use crate::line::Weather;
+use crate::line::{Fate, Weather};
 use crate::origin::FeedScript;
 use crate::rules::Counts;
 use crate::trouble::{cut, throttle, trouble};
-use crate::weather::{Calm, SlowStore, Storm};
+use crate::weather::{Calm, Plan, Planned, SlowStore, Storm};
 use crate::world::{Sabotage, World, config, lease};
 
 const fn seconds(seconds: u64) -> Duration {
@@ -100,6 +100,23 @@ pub(crate) fn pair(ahead: [i64; 2], queue_away: Duration, throttles: bool) -> Ve
         }
         cut(&fleet, &[0, 1, 2], Server::Queue, queue_away);
         fleet.live(seconds(20)).await;
+        heal_and_judge(&mut fleet).await
+    })
+}
+
+/// Runs the life of a worker that one of its three feeds kills. The gate permits one of its starts without its knowing.
+pub(crate) fn deadly_feed_and_lost_permit(start: usize) -> Verdict {
+    simulated(async move {
+        let (deaths, died) = mpsc::unbounded_channel();
+        let weather = Box::new(Planned::nth("acquire", start, Plan::Once(Fate::After)));
+        let world = World::new(config(), false, Duration::ZERO, 1, weather, deaths, None);
+        let mut fleet = Fleet::new(world, died, 1, false);
+        fleet.subscribe(3, 3, |number| FeedScript { deadly: number == 2, ..FeedScript::every(seconds(9)) });
+        fleet.live(seconds(1)).await;
+        fleet.start(Kind::Scheduler, 0, 0);
+        fleet.live(seconds(2)).await;
+        fleet.start(Kind::Worker, 0, 0);
+        fleet.live(seconds(120)).await;
         heal_and_judge(&mut fleet).await
     })
 }

@@ -28,7 +28,9 @@ mod world;
 use std::time::{Duration, Instant};
 
 use crate::line::{Fate, Weather};
-use crate::lives::{Verdict, clock_set_while_report_waits, pair, redirected, slow_store, small, whole};
+use crate::lives::{
+    Verdict, clock_set_while_report_waits, deadly_feed_and_lost_permit, pair, redirected, slow_store, small, whole,
+};
 use crate::rules::Counts;
 use crate::weather::{Calm, Plan, Planned};
 use crate::world::Sabotage;
@@ -187,4 +189,13 @@ fn a_feed_whose_report_waits_is_not_fetched_again_when_its_worker_s_clock_is_set
     let verdict = clock_set_while_report_waits();
     assert!(verdict.broken.is_empty(), "{}\n{}", verdict.story, verdict.broken.join("\n"));
     assert_eq!(verdict.counts.repeated, 0, "{}", verdict.story);
+}
+
+#[test]
+fn a_feed_whose_permit_is_lost_is_not_blamed_for_the_death_of_its_worker_by_another_one() {
+    for start in 0..24 {
+        let verdict = deadly_feed_and_lost_permit(start);
+        assert!(verdict.broken.is_empty(), "start {start}: {}\n{}", verdict.story, verdict.broken.join("\n"));
+        assert!(verdict.counts.deaths > 0);
+    }
 }

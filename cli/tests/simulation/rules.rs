@@ -1,6 +1,7 @@
 //! What a simulated fleet must never do, and how often it was done.
 
 use std::fmt::{self, Display};
+use std::time::Duration;
 
 /// What a fleet must never do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +41,19 @@ impl Rule {
         (Rule::Ended, "processes ended"),
         (Rule::Clock, "wrong clocks used"),
     ];
+}
+
+/// What may differ from the rules in this fleet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tolerance {
+    /// Between the clocks of two processes.
+    pub(crate) skew: Duration,
+    /// Between two starts at a host.
+    pub(crate) gap: Duration,
+    /// Between two requests for a feed.
+    pub(crate) interval: Duration,
+    /// The life of a permit.
+    pub(crate) permit: Duration,
 }
 
 /// Counts of a life.

@@ -14,6 +14,7 @@ use scheduler::schedule::memory::MemorySchedule;
 use scheduler::schedule::{
     Band, Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, ScheduleUpkeep, ScheduleView, Slot,
 };
+use tokio::time::Instant;
 
 use crate::life::Server;
 use crate::line::Line;
@@ -211,13 +212,13 @@ impl ScheduleUpkeep for SeenSchedule {
     }
 
     async fn check(&self, clock: &dyn Clock) -> Result<(), ScheduleError> {
-        let before = clock.now();
+        let (before, asked) = (clock.now(), Instant::now());
         let theirs = self.call("check", |_, now| Ok(now)).await?;
         if self.line.world.is_sabotaged(Sabotage::AnyClock) {
             return Ok(());
         }
         // It read its clock somewhere between the question and the answer.
-        clocks_agree(theirs.clamp(before, clock.now().max(before)), theirs)
+        clocks_agree(theirs.clamp(before, before.after(asked.elapsed())), theirs)
             .map_err(|error| ScheduleError::Backend { action: "be used by this clock", source: error.into() })
     }
 }

@@ -172,6 +172,39 @@ fn fails_back_soon(sabotage: Option<Sabotage>) -> Verdict {
     })
 }
 
+/// The gate fails over, back before the other server was open, and over again. The only scheduler that saw the other server the first
+/// time is killed, and no worker has anything to do meanwhile.
+fn fails_back_and_forth(sabotage: Option<Sabotage>) -> Verdict {
+    simulated(async move {
+        let (deaths, died) = mpsc::unbounded_channel();
+        let mut config = config();
+        config.host.gap = seconds(6);
+        let world = World::new(config, false, Duration::ZERO, 1, Box::new(Calm), deaths, sabotage);
+        let mut fleet = Fleet::new(world.clone(), died, 1, false);
+        fleet.subscribe(3, 1, |_| FeedScript::every(seconds(9)));
+        start(&mut fleet);
+        fleet.live(seconds(3)).await;
+        switch_gate(&world, false, false);
+        fleet.live(world.config.fetch.deadline()).await;
+        fleet.kill(0);
+        switch_gate(&world, true, false);
+        let before = world.judge().counts.requests;
+        for _ in 0..400 {
+            fleet.live(Duration::from_millis(50)).await;
+            if world.judge().counts.requests > before {
+                break;
+            }
+        }
+        // Its worker does not release it.
+        let worker = fleet.processes.iter().position(|process| process.life.kind == Kind::Worker).expect("it runs");
+        fleet.kill(worker);
+        switch_gate(&world, true, false);
+        want_all(&fleet);
+        fleet.live(seconds(40)).await;
+        heal_and_judge(&mut fleet).await
+    })
+}
+
 /// A person wants all feeds now, those of held hosts too.
 fn want_all(fleet: &Fleet) {
     let feeds: Vec<_> = fleet.world.origin().feeds.keys().copied().collect();
@@ -316,4 +349,9 @@ fn a_gate_that_stays_closed_to_a_worker_that_saw_a_newer_one_is_found() {
 #[test]
 fn a_gate_that_fails_back_before_the_other_was_open_is_found() {
     is_found("a loading that nobody remembers", fails_back_soon, Sabotage::ForgetsLoadings, Rule::Hold);
+}
+
+#[test]
+fn a_gate_whose_loading_nobody_remembers_is_found() {
+    is_found("a loading that is continued", fails_back_and_forth, Sabotage::HidesLoadings, Rule::Gap);
 }

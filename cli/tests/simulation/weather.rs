@@ -112,7 +112,12 @@ impl Planned {
 
     /// The same at the first call of this name.
     pub(crate) fn first(name: &'static str, plan: Plan) -> Self {
-        Planned { name: Some(name), ..Planned::new(0, plan) }
+        Planned::nth(name, 0, plan)
+    }
+
+    /// The same at a later one.
+    pub(crate) fn nth(name: &'static str, at: usize, plan: Plan) -> Self {
+        Planned { name: Some(name), ..Planned::new(at, plan) }
     }
 }
 

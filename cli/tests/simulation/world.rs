@@ -17,10 +17,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::gate::GateServer;
-use crate::judge::{Judge, Tolerance};
+use crate::judge::Judge;
 use crate::life::{EPOCH, Life, SimulatedClock};
 use crate::line::{Call, Fate, Weather};
 use crate::origin::Origin;
+use crate::rules::Tolerance;
 use crate::schedule::ScheduleServer;
 use crate::store::StoreServer;
 
@@ -78,6 +79,8 @@ pub(crate) enum Sabotage {
     NoGenerations,
     /// A process that saw a newer generation leaves the mark of the older one: only others that saw it load the gate.
     KeepsOldMark,
+    /// Only those that load a gate learn its generation before it is open.
+    HidesLoadings,
     /// A process that loads a gate does not remember its generation before the gate is open.
     ForgetsLoadings,
     /// (B6) The store keeps its epoch when it fails over to a copy that lags.

@@ -24,14 +24,14 @@ pub(super) fn latest_requests(reports: &[FetchReport]) -> HashMap<(FeedId, Versi
     latest
 }
 
-/// Puts off the next poll after a report that comes after its feed's lease has ended: the feed may have been fetched once more up to
-/// now, and that fetch's report is on its way. The next poll waits for that report, and counts from now. The store has it, because
-/// the schedule may lose it.
+/// Puts off the next poll after a report that comes after its permit has ended: the feed may have been fetched once more up to now, and
+/// that fetch's report is on its way. Its lease need not have ended for that: the schedule may have lost it. The next poll waits for
+/// the other report, and counts from now. The store has it, because the schedule may lose it.
 pub(super) fn wait_for_second_fetch(config: &Config, report: &FetchReport, decision: &mut Decision, now: Timestamp) {
-    let lease = lease(config);
-    let Some(due) = decision.next_due.filter(|_| report.started.after(lease) < now) else { return };
+    let deadline = config.fetch.deadline();
+    let Some(due) = decision.next_due.filter(|_| report.started.after(deadline) < now) else { return };
     let interval = planned_due(&decision.terms).unwrap_or(due).since(report.started);
-    let due_at = due.max(now.after(interval.max(config.fetch.deadline())));
+    let due_at = due.max(now.after(interval.max(deadline)));
     if due_at > due {
         decision.next_due = Some(due_at);
         decision.terms.push(Rule::Late, due_at);

@@ -171,15 +171,18 @@ impl Memory {
     }
 
     /// As begin_loading.lua. Returns the mark unless the gate is open, and the generation that it has or will have.
-    pub(super) fn begin_loading(&mut self, seen: i64, deadline: Duration, now: Timestamp) -> (Option<LoadMark>, i64) {
+    pub(super) fn begin_loading(
+        &mut self,
+        seen: i64,
+        deadline: Duration,
+        hides: bool,
+        now: Timestamp,
+    ) -> (Option<LoadMark>, i64) {
         let open = self.own(self.open.as_ref());
         if let Some(open) = open.as_ref().filter(|mark| mark.generation >= seen) {
             return (None, open.generation);
         }
         let seen = seen.max(self.last_generation());
-        if open.is_some() {
-            self.open = None;
-        }
         let joined = self.own(self.loading.as_ref()).filter(|loading| loading.generation >= seen);
         let loading = joined.unwrap_or_else(|| {
             self.state.last_number += 1;
@@ -193,6 +196,7 @@ impl Memory {
         });
         let mark = LoadMark(format!("{} {} {}", loading.nonce, now.millis(), loading.generation));
         let generation = loading.generation;
+        self.open = Some(Mark { run: NO_RUN, ..loading.clone() }).filter(|_| !hides);
         self.loading = Some(loading);
         (Some(mark), generation)
     }

@@ -10,11 +10,12 @@ if open and open.fourth >= seen and now >= open.fifth - STEP_BACK then
   return { '', open.fourth, now, now }
 end
 seen = math.max(seen, last_generation())
-if open then redis.call('DEL', KEYS[1]) end
 local loading = mark(KEYS[2])
-if loading and loading.fifth >= seen and loading.lost <= now + STEP_BACK then
-  return { loading.nonce, loading.fifth, now, loading.fourth }
+if not loading or loading.fifth < seen or loading.lost > now + STEP_BACK then
+  loading = { nonce = ARGV[4], fourth = now + tonumber(ARGV[5]), fifth = next_generation() }
+  redis.call('SET', KEYS[2], string.format('%s %s %.0f %.0f %.0f', run, loading.nonce, now, loading.fourth, loading.fifth))
 end
-local generation, opens = next_generation(), now + tonumber(ARGV[5])
-redis.call('SET', KEYS[2], string.format('%s %s %.0f %.0f %.0f', run, ARGV[4], now, opens, generation))
-return { ARGV[4], generation, now, opens }
+-- Workers learn of this generation before the gate is open: if it fails back to a server that was the gate before, and on to this one
+-- again, they must use neither until it is loaded.
+close(loading.fifth)
+return { loading.nonce, loading.fifth, now, loading.fourth }

@@ -70,6 +70,25 @@ async fn a_server_that_was_the_gate_before_one_that_was_not_open_yet_is_not_open
     assert!(scheduler.begin_loading(now()).await.unwrap().is_some(), "it lacks the hold");
 }
 
+/// The gate goes to another server and back, and to the other one once more. The schedulers that saw it there first are gone.
+#[tokio::test]
+async fn a_gate_that_was_being_loaded_is_not_opened_with_what_it_had_before_another_one_was_used() {
+    let (first, second) = (PrivateServer::started(&[]), PrivateServer::started(&[]));
+    let proxy = CuttingProxy::before(first.port).await;
+    let [gone, worker] = [(); 2].map(|()| RedisGate::new(proxy.client("aba-loading"), Duration::ZERO));
+    opened(&gone).await;
+    worker.check(&SystemClock).await.unwrap();
+    proxy.lead_to(second.port);
+    gone.begin_loading(now()).await.unwrap().expect("it has lost its memory");
+    worker.check(&SystemClock).await.unwrap();
+
+    proxy.lead_to(first.port);
+    let next = RedisGate::new(proxy.client("aba-loading"), Duration::ZERO);
+    assert_eq!(next.begin_loading(now()).await.unwrap(), None, "it cannot know");
+    assert!(matches!(acquire(&worker, Ticket(1), 1, now(), FETCH).await, Acquired::NotNow { .. }), "the worker knows");
+    assert!(next.begin_loading(now()).await.unwrap().is_some(), "and the gate is closed to all");
+}
+
 /// A worker that saw several generations, and then a server without memory and a scheduler without a past.
 #[tokio::test]
 async fn a_gate_that_a_fresh_scheduler_opens_after_a_loss_is_open_to_workers_that_saw_many_generations() {

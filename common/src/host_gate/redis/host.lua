@@ -31,7 +31,7 @@ local function mark(key)
   return { nonce = words[2], lost = tonumber(words[3]), fourth = tonumber(words[4]) or 0, fifth = tonumber(words[5]) or 0 }
 end
 
--- The generation in a mark KEYS[1] of any run, 0 if there is none: a generation that was opened once.
+-- The generation in a mark KEYS[1] of any run, 0 if there is none: that of a gate that was open once, or that was being loaded.
 local function last_generation()
   local text = redis.call('GET', KEYS[1])
   return tonumber(text and string.match(text, '^%S+ %S+ %S+ (%S+)')) or 0
@@ -43,15 +43,20 @@ local function next_generation()
   return math.max(math.max(seen, last_generation()) + 1, now)
 end
 
+-- Replaces the mark of an open gate by one of no run that carries a generation, which every process that checks the gate learns.
+local function close(generation)
+  redis.call('SET', KEYS[1], string.format('- - 0 %.0f 0', generation))
+end
+
 -- When the gate last lost its memory, or nil while it is closed. A mark older than one that the caller has seen belongs to a
--- server that was unavailable while another one was the gate: it lacks that server's writes. Such a mark is replaced by one of no
--- run that carries the newer generation. Otherwise a process that has just started, or that did not see the other server, would
--- use the gate, and no scheduler would load it.
+-- server that was unavailable while another one was the gate: it lacks that server's writes. Then the gate is closed in that newer
+-- generation. Otherwise a process that has just started, or that did not see the other server, would use the gate, and no scheduler
+-- would load it.
 local function look_whether_open()
   local open = mark(KEYS[1])
   if not open then return nil end
   if open.fourth < seen then
-    redis.call('SET', KEYS[1], string.format('- - 0 %.0f 0', seen))
+    close(seen)
     return nil
   end
   return open.lost

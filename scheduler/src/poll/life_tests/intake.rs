@@ -327,17 +327,16 @@ async fn after_a_late_report_the_report_of_a_second_fetch_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_report_that_comes_after_its_lease_has_ended_plans_the_next_poll_from_its_arrival() {
+async fn a_report_that_comes_after_its_permit_has_ended_plans_the_next_poll_from_its_arrival() {
     let (fleet, interval) = unsalted().await;
-    let scheduler = &fleet.ops.config.scheduler;
-    let lease = scheduler.queue_lease + scheduler.fetch_lease;
-    assert!(interval > lease);
-    for (wait, late) in [(lease, false), (lease + Duration::from_millis(1), true)] {
+    let deadline = fleet.ops.config.fetch.deadline();
+    assert!(interval > deadline);
+    for (wait, late) in [(deadline, false), (deadline + Duration::from_millis(1), true)] {
         let id = fleet.add(&format!("http://{late}.example/")).await;
         let job = &fleet.dispatched().await[0];
         let first = fleet.work(job, not_modified()).await;
         let asked = first.started;
-        // Its report waits; another job for the feed may be in flight when its lease has ended.
+        // Its report waits; if the schedule has lost its lease, another job for the feed may be in flight when its permit has ended.
         let now = fleet.clock.advance(wait);
         fleet.settle(first).await;
         let due = if late { now } else { asked }.after(interval);
