@@ -168,18 +168,24 @@ pub struct ClockWatch {
 impl ClockWatch {
     /// How long an agreement is valid.
     const LASTS: Duration = Duration::from_secs(1);
+    /// A server that takes longer for its answer is asked again.
+    const PRECISE: Duration = CLOCK_OFFSET;
+    /// The maximum number of checks of a server that is always that slow.
+    const TRIES: u32 = 3;
     /// A wall clock that deviates from the monotonic clock by this much was set.
     const SET: Duration = Duration::from_millis(500);
 
-    /// Returns the time, once `check` has compared the clock with a server's, unless that was done just before.
+    /// Returns the time, once `check` has compared the clock with a server's, unless that was done just before. A slow answer, for
+    /// instance because this process was stopped meanwhile, says little: the clock may be as far ahead as the answer took. Then the
+    /// check is repeated, a few times at most.
     ///
     /// # Errors
     ///
     /// Returns the error of `check`; then the next call checks again.
-    pub async fn agree<E>(
+    pub async fn agree<E, C: Future<Output = Result<(), E>>>(
         &self,
         clock: &dyn Clock,
-        check: impl Future<Output = Result<(), E>>,
+        check: impl Fn() -> C,
     ) -> Result<Timestamp, E> {
         if let Some(now) = self.known(clock) {
             return Ok(now);
@@ -188,9 +194,16 @@ impl ClockWatch {
         if let Some(now) = self.known(clock) {
             return Ok(now);
         }
-        // The clock agreed before the check; it may have been set since.
-        let steady = SteadyClock::starting_at(clock.now());
-        check.await?;
+        let mut tries = Self::TRIES;
+        let steady = loop {
+            // The clock agreed before the check; it may have been set since.
+            let steady = SteadyClock::starting_at(clock.now());
+            check().await?;
+            tries -= 1;
+            if steady.since.elapsed() <= Self::PRECISE || tries == 0 {
+                break steady;
+            }
+        };
         let now = steady.now();
         *crate::lock(&self.agreed) = Some((now, Instant::now()));
         Ok(now)
@@ -277,7 +290,7 @@ mod tests {
         let (watch, asked) = (ClockWatch::default(), AtomicUsize::new(0));
         let now = SystemClock.now();
         let look = async |at: Timestamp| {
-            let check = async {
+            let check = async || {
                 asked.fetch_add(1, Ordering::Relaxed);
                 Ok::<(), Infallible>(())
             };
@@ -290,7 +303,7 @@ mod tests {
         assert_eq!(look(now.after(hour)).await, 2);
         assert_eq!(look(now).await, 3);
         let off = ManualClock::new(now.before(hour));
-        assert_eq!(watch.agree(&off, async { Err("off") }).await, Err("off"));
+        assert_eq!(watch.agree(&off, async || Err("off")).await, Err("off"));
         assert_eq!(look(now.before(hour)).await, 4, "it did not agree");
     }
 
@@ -298,14 +311,33 @@ mod tests {
     async fn a_clock_that_is_set_while_it_is_compared_is_not_believed() {
         let begun = Timestamp::from_millis(1_790_000_000_000);
         let (clock, watch, second) = (ManualClock::new(begun), ClockWatch::default(), Duration::from_secs(1));
-        let compared = watch.agree(&clock, async {
+        let compared = watch.agree(&clock, async || {
             tokio::time::advance(second).await;
             // As a server does that compares it with its own from the question to the answer.
             clock.advance(Duration::from_secs(3600));
             Ok::<(), &str>(())
         });
         assert_eq!(compared.await, Ok(begun.after(second)));
-        assert_eq!(watch.agree(&clock, async { Err("off") }).await, Err("off"), "it is compared again");
+        assert_eq!(watch.agree(&clock, async || Err("off")).await, Err("off"), "it is compared again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_is_compared_again_when_the_answer_took_long() {
+        let begun = Timestamp::from_millis(1_790_000_000_000);
+        let (clock, asked) = (ManualClock::new(begun), AtomicUsize::new(0));
+        let minute = Duration::from_secs(60);
+        let check = async |slow: usize| {
+            if asked.fetch_add(1, Ordering::Relaxed) < slow {
+                // As of a process that is stopped.
+                tokio::time::advance(minute).await;
+                clock.advance(minute);
+            }
+            Ok::<(), Infallible>(())
+        };
+        assert_eq!(ClockWatch::default().agree(&clock, || check(1)).await, Ok(begun.after(minute)));
+        assert_eq!(asked.swap(0, Ordering::Relaxed), 2);
+        assert_eq!(ClockWatch::default().agree(&clock, || check(9)).await, Ok(begun.after(minute * 4)));
+        assert_eq!(asked.load(Ordering::Relaxed), 3, "a server that is always slow slows its clients");
     }
 
     #[test]

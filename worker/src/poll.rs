@@ -169,7 +169,7 @@ impl Poller {
 
     /// Returns the time, once the gate answers and its clock agrees with ours.
     pub(crate) async fn time(&self) -> Result<Timestamp, GateError> {
-        self.watch.agree(&*self.clock, self.gate.check(&*self.clock)).await
+        self.watch.agree(&*self.clock, || self.gate.check(&*self.clock)).await
     }
 
     /// Reads what a hub delivered. No request is sent, and the gate is not needed. A delivery that kills its worker is

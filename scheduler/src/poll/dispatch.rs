@@ -143,7 +143,7 @@ impl Dispatcher {
     }
 
     async fn round_on_time(&self, clock: &dyn Clock, room: usize) -> Result<Round, BackendError> {
-        let now = self.watch.agree(clock, self.schedule.check(clock)).await?;
+        let now = self.watch.agree(clock, || self.schedule.check(clock)).await?;
         self.round(now, room).await
     }
 

@@ -170,7 +170,7 @@ impl Intake {
 
     /// Returns the time, once the schedule answers and its clock agrees with ours.
     async fn time(&self, clock: &dyn Clock) -> Result<Timestamp, ScheduleError> {
-        self.watch.agree(clock, self.results.schedule.check(clock)).await
+        self.watch.agree(clock, || self.results.schedule.check(clock)).await
     }
 
     /// Takes a delivery and what else has arrived already, and puts their holds on the gate. What arrived too long ago is
