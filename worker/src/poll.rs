@@ -68,10 +68,19 @@ pub struct PendingRelease {
     permit: Permit,
     /// The version counts as reported.
     reported: bool,
-    /// A hold that the gate did not take yet. The slot at the host is released after it.
+    /// The hold that the host requested. The slot at the host is released after it.
     hold: Option<(HostKey, Timestamp)>,
+    /// The gate has taken it.
+    is_held: bool,
     /// When the request left, and its host's gap.
     last_start: Option<(Instant, Duration)>,
+}
+
+impl PendingRelease {
+    /// Of a permit under which nothing was requested.
+    fn unasked(permit: Permit, reported: bool) -> Self {
+        PendingRelease { permit, reported, hold: None, is_held: false, last_start: None }
+    }
 }
 
 /// The gate did not answer before the fetch; nothing was sent.
@@ -137,7 +146,7 @@ impl Poller {
             Ok(acquired) => acquired,
             Err(source) => {
                 // It may have been granted: a start that never was must not count against the feed.
-                let owed = PendingRelease { permit: request.permit(), reported: false, hold: None, last_start: None };
+                let owed = PendingRelease::unasked(request.permit(), false);
                 if matches!(source, GateError::PartAway { .. }) {
                     // The feed waits. The jobs beside it are for hosts of other parts.
                     let deferred = Fetched::unasked(Outcome::Deferred { until: started.after(UNOPENED_RETRY) });
@@ -147,7 +156,7 @@ impl Poller {
             }
         };
         let report = |outcome, permit: Option<Permit>| {
-            let held = permit.map(|permit| PendingRelease { permit, reported: true, hold: None, last_start: None });
+            let held = permit.map(|permit| PendingRelease::unasked(permit, true));
             Ok(Polled::Report(Box::new(report(job, started, Fetched::unasked(outcome))), held))
         };
         match acquired {
@@ -243,21 +252,24 @@ impl Poller {
         drop(in_flight);
         self.metrics.slow_parses.inc_by(fetched.slow_parses);
         // Before the slot at the host is released: the next request must find the hold.
-        let mut hold = None;
+        let (mut hold, mut is_held) = (None, false);
         let rest = fetched.outcome.rest().or_else(|| fetched.limited_until.map(Some));
         if let Some(until) = rest {
             // As the report says it.
             let now = started.after(fetched.duration);
             let host = fetched.last_host.as_ref().unwrap_or(&job.host);
             let asked = (host.clone(), first_hold(until, now, self.rules.throttled()));
-            if let Err(error) = gate.hold(std::slice::from_ref(&asked), now).await {
-                tracing::warn!(feed = %job.feed, error = &error as &dyn std::error::Error, "a hold waits for the host gate");
-                hold = Some(asked);
+            match gate.hold(std::slice::from_ref(&asked), now).await {
+                Ok(()) => is_held = true,
+                Err(error) => {
+                    tracing::warn!(feed = %job.feed, error = &error as &dyn std::error::Error, "a hold waits for the host gate");
+                }
             }
+            hold = Some(asked);
         }
         let deferred = matches!(fetched.outcome, Outcome::Deferred { .. });
         let last_start = fetched.own_sent.map(|sent| (sent, limits.gap));
-        let held = PendingRelease { permit, reported: !deferred, hold, last_start };
+        let held = PendingRelease { permit, reported: !deferred, hold, is_held, last_start };
         Polled::Report(Box::new(report(job, started, fetched)), Some(held))
     }
 
@@ -271,9 +283,11 @@ impl Poller {
     }
 
     /// Releases what the gate granted while the report is not safe yet. For one lease the version counts as reported,
-    /// so that the feed is not fetched again; if this process dies before the report is safe, it is after that.
+    /// so that the feed is not fetched again; if this process dies before the report is safe, it is after that. A hold is sent
+    /// again, because the gate may lose its memory meanwhile: nobody else knows of it.
     pub(crate) async fn release_early(&self, held: &PendingRelease) -> Result<(), GateError> {
-        if held.reported { self.release_for(held, self.lease()).await } else { Ok(()) }
+        let held = PendingRelease { is_held: false, ..held.clone() };
+        if held.reported { self.release_for(&held, self.lease()).await } else { Ok(()) }
     }
 
     async fn release_for(&self, held: &PendingRelease, remembered: Duration) -> Result<(), GateError> {
@@ -285,7 +299,7 @@ impl Poller {
 
     async fn try_release(&self, held: &PendingRelease, remembered: Duration) -> Result<(), GateError> {
         let mut now = self.clock.now();
-        if let Some(hold) = &held.hold {
+        if let Some(hold) = held.hold.as_ref().filter(|_| !held.is_held) {
             now = self.time().await?;
             self.gate.hold(std::slice::from_ref(hold), now).await?;
         }
@@ -423,6 +437,22 @@ mod tests {
             let rest = until.since(begun());
             assert!(REST <= rest && rest < REST * 2, "{rest:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_hold_is_put_on_a_gate_that_lost_it_while_its_report_waits() {
+        let clock = Arc::new(ManualClock::new(begun()));
+        let Bench { mut poller, job, next, .. } =
+            bench(Box::new(SetsClock(Arc::clone(&clock))), Arc::clone(&clock)).await;
+        let polled = poller.poll(&job, Isolation::None).await.unwrap();
+        let Polled::Report(_, Some(held)) = polled else { panic!("{polled:?}") };
+
+        let fresh = Arc::new(MemoryGate::new(Timestamp::EPOCH));
+        poller.gate = Arc::clone(&fresh) as Arc<dyn HostGate>;
+        poller.release_early(&held).await.unwrap();
+        fresh.open(&LoadMark(String::new()), begun()).await.unwrap();
+        let reserved = fresh.reserve(&[next], begun()).await.unwrap().remove(0);
+        assert!(matches!(reserved, Reservation::Refused { until } if REST <= until.since(begun())), "{reserved:?}");
     }
 
     #[tokio::test(start_paused = true)]
