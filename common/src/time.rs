@@ -223,6 +223,14 @@ impl ClockWatch {
     }
 }
 
+/// Returns the time, once `check` has compared the clock with a server's: see [`ClockWatch::agree`].
+pub async fn compared<E, C: Future<Output = Result<(), E>>>(
+    clock: &dyn Clock,
+    check: impl Fn() -> C,
+) -> Result<Timestamp, E> {
+    ClockWatch::default().agree(clock, check).await
+}
+
 /// The machine's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;

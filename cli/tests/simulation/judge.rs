@@ -253,6 +253,12 @@ impl Judge {
         self.hosts.get_mut(host).into_iter().flat_map(|at| &mut at.holds)
     }
 
+    /// Returns when a host received its last request, and until when it is on hold.
+    pub(crate) fn last_request(&self, host: &HostKey) -> (Option<Timestamp>, Option<Timestamp>) {
+        let at = self.hosts.get(host);
+        (at.and_then(|at| at.started), at.and_then(|at| at.holds.iter().map(|hold| hold.until).max()))
+    }
+
     /// The gate has nothing of what it had, or less.
     pub(crate) fn gate_lost(&mut self) {
         self.hosts.values_mut().for_each(|at| at.holds.retain_mut(Hold::outlives_gate));

@@ -16,7 +16,7 @@ use crate::life::{Kind, Server};
 use crate::line::{Fate, Weather};
 use crate::origin::FeedScript;
 use crate::rules::Counts;
-use crate::trouble::{cut, throttle, trouble};
+use crate::trouble::{cut, lose_gate, throttle, trouble};
 use crate::weather::{Calm, Plan, Planned, SlowStore, Storm};
 use crate::world::{Sabotage, World, config, lease};
 
@@ -163,6 +163,35 @@ pub(crate) fn slow_store(late: Duration) -> (Verdict, u64) {
         fleet.live(seconds(60)).await;
         let requests = fleet.world.judge().counts.requests - before;
         (heal_and_judge(&mut fleet).await, requests)
+    })
+}
+
+/// Runs the life of a small fleet whose gate loses its memory while a host is on hold, and whose store takes this long to list the
+/// holds. Returns the outcome, and how long after the hold's end the host was requested again.
+pub(crate) fn slow_holds(late: Duration) -> (Verdict, Duration) {
+    simulated(async move {
+        let (deaths, died) = mpsc::unbounded_channel();
+        let weather = Planned::first("holds", Plan::Spell(Fate::LateAnswer(late), seconds(600)));
+        let world = World::new(config(), false, Duration::ZERO, 1, Box::new(weather), deaths, None);
+        let mut fleet = Fleet::new(world.clone(), died, 1, false);
+        fleet.subscribe(2, 1, |_| FeedScript::every(seconds(9)));
+        let host = HostKey::new("h0.example:443");
+        throttle(&fleet, &host, world.begun(), seconds(3), seconds(40));
+        fleet.start(Kind::Scheduler, 0, 0);
+        fleet.start(Kind::Worker, 0, 0);
+        fleet.live(seconds(5)).await;
+        lose_gate(&world, false);
+        let (Some(asked), Some(held)) = world.judge().last_request(&host) else {
+            panic!("it was requested, and throttled")
+        };
+        let again = loop {
+            fleet.live(Duration::from_millis(100)).await;
+            match world.judge().last_request(&host).0 {
+                Some(last) if last > asked => break last,
+                _ => {}
+            }
+        };
+        (heal_and_judge(&mut fleet).await, again.since(held))
     })
 }
 

@@ -29,7 +29,8 @@ use std::time::{Duration, Instant};
 
 use crate::line::{Fate, Weather};
 use crate::lives::{
-    Verdict, clock_set_while_report_waits, deadly_feed_and_lost_permit, pair, redirected, slow_store, small, whole,
+    Verdict, clock_set_while_report_waits, deadly_feed_and_lost_permit, pair, redirected, slow_holds, slow_store,
+    small, whole,
 };
 use crate::rules::Counts;
 use crate::weather::{Calm, Plan, Planned};
@@ -198,4 +199,11 @@ fn a_feed_whose_permit_is_lost_is_not_blamed_for_the_death_of_its_worker_by_anot
         assert!(verdict.broken.is_empty(), "start {start}: {}\n{}", verdict.story, verdict.broken.join("\n"));
         assert!(verdict.counts.deaths > 0);
     }
+}
+
+#[test]
+fn a_hold_is_not_longer_because_the_store_is_slow_when_the_gate_is_loaded() {
+    let (verdict, waited) = slow_holds(Duration::from_millis(4_500));
+    assert!(verdict.broken.is_empty(), "{}\n{}", verdict.story, verdict.broken.join("\n"));
+    assert!(waited < Duration::from_secs(3), "{waited:?}");
 }

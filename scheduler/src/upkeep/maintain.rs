@@ -12,7 +12,7 @@ use common::policy::{Category, Status};
 use common::queue::Queue;
 use common::report::FetchReport;
 use common::secrets::Keyring;
-use common::time::{Clock, Timestamp};
+use common::time::{Clock, Timestamp, compared};
 use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
@@ -101,8 +101,7 @@ impl Maintainer {
 
     async fn depths(&self, clock: &dyn Clock) -> Result<(), BackendError> {
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
-        self.schedule.check(clock).await?;
-        let now = clock.now();
+        let now = compared(clock, || self.schedule.check(clock)).await?;
         let depth = self.schedule.depth(now).await?;
         self.metrics.due_feeds.set(gauge(depth.due));
         self.metrics.parked_feeds.set(gauge(depth.parked));
@@ -131,8 +130,7 @@ impl Maintainer {
     }
 
     async fn correct_price(&self, clock: &dyn Clock) -> Result<(), BackendError> {
-        self.schedule.check(clock).await?;
-        let now = clock.now();
+        let now = compared(clock, || self.schedule.check(clock)).await?;
         let depth = self.schedule.depth(now).await?;
         let backlog = depth.due.saturating_sub(depth.parked);
         self.condition.price.correct(&*self.store, backlog, now, &self.condition.config.get()).await?;
@@ -144,8 +142,7 @@ impl Maintainer {
 
     async fn prune(&self, clock: &dyn Clock, stop: &CancellationToken) -> Result<(), BackendError> {
         // What is old by a clock that is off may be of today.
-        self.schedule.check(clock).await?;
-        let now = clock.now();
+        let now = compared(clock, || self.schedule.check(clock)).await?;
         let retention = &self.config.retention;
         let entries = (!retention.entries.is_zero()).then(|| now.before(retention.entries));
         let mut gone = 0;

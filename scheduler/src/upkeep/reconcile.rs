@@ -11,7 +11,7 @@ use common::metrics::Metrics;
 use common::policy::OPEN_REACH;
 use common::queue::Queue;
 use common::report::FetchReport;
-use common::time::{Clock, Timestamp};
+use common::time::{Clock, SteadyClock, Timestamp, compared};
 use common::url::FeedId;
 use tokio_util::sync::CancellationToken;
 
@@ -126,8 +126,7 @@ impl Reconciler {
 
     /// Returns the time; an error while our clock is off, when leases and holds would be taken for past.
     async fn time(&self, clock: &dyn Clock) -> Result<Timestamp, BackendError> {
-        self.schedule.check(clock).await?;
-        Ok(clock.now())
+        Ok(compared(clock, || self.schedule.check(clock)).await?)
     }
 
     /// Fills a schedule that lost its memory. `None` when it had not, or when it lost it again meanwhile.
@@ -195,18 +194,20 @@ impl Reconciler {
 
     /// Loads and opens a gate that lost its memory. Returns what it waits for, if it stays closed.
     async fn load_gate(&self, mark: &LoadMark, now: Timestamp) -> Result<Option<&'static str>, BackendError> {
+        // What is left of a hold counts from the moment at which it is put on the gate, however slow the store is.
+        let clock = SteadyClock::starting_at(now);
         self.orders.load(mark, now).await?;
         if self.never_asked_anybody().await? {
-            self.gate.open_new(now).await?;
+            self.gate.open_new(clock.now()).await?;
             return Ok(None);
         }
         if self.reports.depth().await?.items > 0 {
             return Ok(Some("the gate lost its memory, and reports that may carry holds are still to be stored"));
         }
-        let mut holds = self.store.holds(now).await?;
+        let mut holds = self.store.holds(clock.now()).await?;
         holds.retain(|(host, _)| self.gate.is_lost(mark, host));
-        self.gate.hold(&holds, now).await?;
-        let open = self.gate.open(mark, now).await?;
+        self.gate.hold(&holds, clock.now()).await?;
+        let open = self.gate.open(mark, clock.now()).await?;
         Ok((!open).then_some("the gate lost its memory, and requests from before the loss may still be in flight"))
     }
 

@@ -9,7 +9,7 @@ use common::config::{Config, shared_hash};
 use common::job::FetchJob;
 use common::metrics::Metrics;
 use common::queue::Queue;
-use common::time::Clock;
+use common::time::{Clock, compared};
 use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
@@ -95,8 +95,7 @@ impl Watch {
         if excused {
             return Ok(None);
         }
-        self.schedule.check(clock).await?;
-        let now = clock.now();
+        let now = compared(clock, || self.schedule.check(clock)).await?;
         let oldest = self.schedule.depth(now).await?.oldest.into_iter().flatten().min();
         Ok(oldest.map(|oldest| now.since(oldest)))
     }
