@@ -168,7 +168,7 @@ pub struct ClockWatch {
 impl ClockWatch {
     /// How long an agreement is valid.
     const LASTS: Duration = Duration::from_secs(1);
-    /// A server that takes longer for its answer is asked again.
+    /// A clock is compared again with a server that takes longer for its answer.
     const PRECISE: Duration = CLOCK_OFFSET;
     /// The maximum number of checks of a server that is always that slow.
     const TRIES: u32 = 3;
