@@ -28,7 +28,7 @@ use worker::run::Worker;
 use crate::blocking;
 use crate::events::Announced;
 use crate::gate::Gate;
-use crate::judge::Happened;
+use crate::history::Happened;
 use crate::life::{Kind, Life, Server, SimulatedClock};
 use crate::line::Line;
 use crate::origin::{FeedScript, Fetching, HostScript};

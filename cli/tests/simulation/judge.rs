@@ -1,9 +1,8 @@
 //! What must hold at every moment of a simulated life: the judge sees every request at the origins and every report
 //! that the store accepts, all by one clock.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use common::host::HostKey;
@@ -16,6 +15,7 @@ use scheduler::schedule::Claim;
 use store::{Applied, Placement, Verdict};
 
 use crate::events::Announced;
+use crate::history::{Happened, History};
 use crate::holds::Hold;
 use crate::life::Life;
 use crate::line::{Call, Fate};
@@ -23,25 +23,11 @@ use crate::origin::unchanged_since;
 use crate::rules::{Counts, Rule, Tolerance};
 use crate::seen::{Feed, Flight, Host};
 
-/// Lines of history that are kept.
-const KEPT: usize = 20_000;
 /// How long after its clock went wrong a worker may request feeds: it compares it with a server's once a second, and then makes one
 /// call and connects.
 const REQUESTS_END: Duration = Duration::from_secs(7);
 /// The same of a scheduler that settles reports, with several calls.
 const SETTLING_ENDS: Duration = Duration::from_secs(20);
-
-/// Something that happened.
-#[derive(Clone, Debug, Hash)]
-pub(crate) enum Happened {
-    Fault(Call, Fate),
-    Asked { flight: u64, feed: i64, version: i64, host: HostKey },
-    Answered { flight: u64, hold: Option<Timestamp> },
-    Cut { flight: u64 },
-    Stored { feed: i64, version: i64, due: Option<Timestamp> },
-    Woken { feed: i64, due: Timestamp },
-    Driver(String),
-}
 
 /// Sees everything.
 pub(crate) struct Judge {
@@ -52,8 +38,7 @@ pub(crate) struct Judge {
     last_flight: u64,
     /// The lives that the gate permitted to fetch feeds, and that have not requested them.
     granted: BTreeSet<(u32, FeedId)>,
-    history: VecDeque<(Timestamp, String, Happened)>,
-    hash: DefaultHasher,
+    history: History,
     broken: Vec<String>,
     /// What the standby of the store has, since when.
     standby: Option<(Timestamp, BTreeMap<FeedId, Feed>)>,
@@ -71,8 +56,7 @@ impl Judge {
             flights: BTreeMap::new(),
             last_flight: 0,
             granted: BTreeSet::new(),
-            history: VecDeque::new(),
-            hash: DefaultHasher::new(),
+            history: History::default(),
             broken: Vec::new(),
             standby: None,
             announced: Vec::new(),
@@ -100,12 +84,7 @@ impl Judge {
     }
 
     pub(crate) fn note(&mut self, who: &(impl Display + ?Sized), what: Happened, now: Timestamp) {
-        let who = who.to_string();
-        (now, &who, &what).hash(&mut self.hash);
-        if self.history.len() == KEPT {
-            self.history.pop_front();
-        }
-        self.history.push_back((now, who, what));
+        self.history.note(who, what, now);
     }
 
     /// A rule is broken.
@@ -262,14 +241,15 @@ impl Judge {
     /// The gate has nothing of what it had, or less.
     pub(crate) fn gate_lost(&mut self) {
         self.hosts.values_mut().for_each(|at| at.holds.retain_mut(Hold::outlives_gate));
-        self.forget_what_sleepers_know();
+        self.forget_what_nobody_knows();
     }
 
-    /// Drops the holds that only a process has that is stopped until after its permit's end, when a gate without memory opens.
-    fn forget_what_sleepers_know(&mut self) {
+    /// Drops the holds that nobody has but a process that is dead, or stopped until after its permit's end: a gate without memory opens
+    /// then.
+    fn forget_what_nobody_knows(&mut self) {
         let flights = &self.flights;
-        let sleeps = |hold: &Hold| flights.get(&hold.flight).is_some_and(|flown| flown.overslept);
-        self.hosts.values_mut().for_each(|at| at.holds.retain(|hold| hold.is_elsewhere() || !sleeps(hold)));
+        let is_gone = |hold: &Hold| flights.get(&hold.flight).is_some_and(|flown| flown.overslept || flown.cut);
+        self.hosts.values_mut().for_each(|at| at.holds.retain(|hold| hold.is_elsewhere() || !is_gone(hold)));
     }
 
     /// The gate is open again: what the store has was loaded into it.
@@ -331,7 +311,7 @@ impl Judge {
     pub(crate) fn stopped(&mut self, life: &Life, until: Timestamp) {
         let own = self.flights.values_mut().filter(|flown| flown.life == life.number && !flown.reported);
         own.filter(|flown| flown.ends < until).for_each(|flown| flown.overslept = true);
-        self.forget_what_sleepers_know();
+        self.forget_what_nobody_knows();
     }
 
     fn leave(&mut self, flight: u64) {
@@ -442,8 +422,10 @@ impl Judge {
                 let cuts = self.hosts.get(&known.host).map_or(0, |at| at.cuts.iter().filter(|at| **at > since).count());
                 let permits = self.tolerance.permit * u32::try_from(cuts).unwrap_or(u32::MAX);
                 let overdue = due.after(patience + permits) < now;
+                // Deaths at its host may have kept it from being polled since.
+                let unpolled = due.after(if cuts > 0 { patience + permits } else { Duration::ZERO }) < now;
                 // A feed that waits as its host or its publisher requested is not due.
-                (overdue || stored.is_none() && due < now).then(|| {
+                (overdue || stored.is_none() && unpolled).then(|| {
                     let stored = known.stored.map(|stored| stored.to_string());
                     format!("feed {feed} was due at {due}, and its last report was stored at {stored:?}")
                 })
@@ -465,12 +447,11 @@ impl Judge {
 
     /// The same for the same history.
     pub(crate) fn hash(&self) -> u64 {
-        self.hash.finish()
+        self.history.hash()
     }
 
     /// Returns the history, for people.
     pub(crate) fn story(&self) -> String {
-        let line = |(at, who, what): &(Timestamp, String, Happened)| format!("{at} {who}: {what:?}\n");
-        self.history.iter().map(line).collect()
+        self.history.story()
     }
 }

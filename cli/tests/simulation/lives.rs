@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::events::judge_events;
 use crate::fleet::Fleet;
-use crate::judge::Happened;
+use crate::history::Happened;
 use crate::life::{Kind, Server};
 use crate::line::{Fate, Weather};
 use crate::origin::FeedScript;

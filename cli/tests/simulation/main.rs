@@ -9,6 +9,7 @@ mod blocking;
 mod events;
 mod fleet;
 mod gate;
+mod history;
 mod holds;
 mod judge;
 mod life;

@@ -9,7 +9,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 use crate::fleet::Fleet;
-use crate::judge::Happened;
+use crate::history::Happened;
 use crate::life::Server;
 use crate::world::{Sabotage, World};
 

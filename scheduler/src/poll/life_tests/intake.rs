@@ -346,16 +346,21 @@ async fn a_report_that_comes_after_its_permit_has_ended_plans_the_next_poll_from
 
 #[tokio::test]
 async fn a_job_for_a_version_whose_report_was_stored_late_is_not_granted_when_the_gate_has_forgotten_it() {
-    let fleet = Fleet::new().await;
-    fleet.add("http://a.example/").await;
-    let first = &fleet.dispatched().await[0];
-    let late = fleet.work(first, not_modified()).await;
-    // Nobody can store reports, until the gate has forgotten this one.
-    fleet.clock.advance(Duration::from_secs(241));
-    let second = &fleet.dispatched().await[0];
-    assert_eq!(second.version, first.version);
-    fleet.settle(late).await;
-    assert_eq!(fleet.acquired(second).await, Acquired::Reported);
+    for failed_over in [false, true] {
+        let fleet = Fleet::new().await;
+        fleet.add("http://a.example/").await;
+        let first = &fleet.dispatched().await[0];
+        let late = fleet.work(first, not_modified()).await;
+        // Nobody can store reports, until the gate has forgotten this one.
+        fleet.clock.advance(Duration::from_secs(241));
+        if failed_over {
+            fleet.ops.store.begin_epoch().await.unwrap();
+        }
+        let second = &fleet.dispatched().await[0];
+        assert_eq!((second.version, second.epochs > first.epochs), (first.version, failed_over));
+        fleet.settle(late).await;
+        assert_eq!(fleet.acquired(second).await, Acquired::Reported);
+    }
 }
 
 #[tokio::test]

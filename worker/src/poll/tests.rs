@@ -1,0 +1,114 @@
+//! What a worker reports and releases when clocks are set, hosts redirect late, and gates lose their memory.
+
+use async_trait::async_trait;
+use common::host_gate::memory::MemoryGate;
+use common::host_gate::{GateUpkeep, LoadMark, Reservation, ReserveRequest};
+use common::time::ManualClock;
+
+use super::*;
+
+const REST: Duration = Duration::from_secs(60);
+
+/// A host that throttles, and whose answer takes so long that the worker's clock is set meanwhile.
+struct SetsClock(Arc<ManualClock>);
+
+#[async_trait]
+impl FetchFeed for SetsClock {
+    async fn fetch(&self, job: &FetchJob, hops: &Hops<'_>) -> Fetched {
+        self.0.advance(Duration::from_secs(3600));
+        let throttled = Outcome::Throttled { retry_after: Some(hops.clock.now().after(REST)) };
+        Fetched { last_host: Some(job.host.clone()), ..Fetched::unasked(throttled) }
+    }
+}
+
+/// A host that redirects to another, and to which it takes long to connect.
+struct RedirectsLate(Arc<ManualClock>);
+
+#[async_trait]
+impl FetchFeed for RedirectsLate {
+    async fn fetch(&self, _job: &FetchJob, _hops: &Hops<'_>) -> Fetched {
+        self.0.advance(Duration::from_secs(20));
+        let (sent, other) = (Some(Instant::now()), Some(HostKey::new("other.example:443")));
+        let failed = Outcome::Failed { failure: FailureKind::Status, detail: String::new() };
+        Fetched { last_host: other, last_sent: sent, own_sent: sent, ..Fetched::unasked(failed) }
+    }
+}
+
+fn begun() -> Timestamp {
+    Timestamp::from_millis(1_790_000_000_000)
+}
+
+/// One job at a host, its worker, and what asks for the host's next slot.
+struct Bench {
+    poller: Poller,
+    gate: Arc<MemoryGate>,
+    job: FetchJob,
+    next: ReserveRequest,
+}
+
+async fn bench(fetcher: Box<dyn FetchFeed>, clock: Arc<ManualClock>) -> Bench {
+    let config = Arc::new(common::config::defaults());
+    let gate = Arc::new(MemoryGate::new(Timestamp::EPOCH));
+    gate.open(&LoadMark(String::new()), begun()).await.unwrap();
+    let poller = Poller {
+        fetcher,
+        gate: Arc::clone(&gate) as Arc<dyn HostGate>,
+        rules: Arc::new(LiveRules::new(&config)),
+        config,
+        clock,
+        metrics: Arc::new(Metrics::new()),
+        secrets: Arc::default(),
+        watch: ClockWatch::default(),
+        nonces: Nonces::default(),
+    };
+    let job = common::queue::conformance::job(1);
+    let expires = begun().after(REST);
+    let next = ReserveRequest { host: job.host.clone(), limits: poller.rules.get().limits_of(&job.host), expires };
+    let reserved = gate.reserve(std::slice::from_ref(&next), begun()).await.unwrap().remove(0);
+    let Reservation::Ticket(ticket) = reserved else { panic!("{reserved:?}") };
+    Bench { poller, gate, job: FetchJob { ticket, expires, ..job }, next }
+}
+
+#[tokio::test]
+async fn a_hold_is_as_long_as_the_server_said_although_the_clock_is_set_during_the_fetch() {
+    let clock = Arc::new(ManualClock::new(begun()));
+    let Bench { poller, gate, job, next } = bench(Box::new(SetsClock(Arc::clone(&clock))), clock).await;
+    let polled = poller.poll(&job, Isolation::None).await.unwrap();
+
+    let Polled::Report(report, Some(_)) = polled else { panic!("{polled:?}") };
+    let Outcome::Throttled { retry_after: Some(reported) } = report.outcome else { panic!("{report:?}") };
+    let reserved = gate.reserve(&[next], begun()).await.unwrap().remove(0);
+    let Reservation::Refused { until: held } = reserved else { panic!("{reserved:?}") };
+    for until in [reported, held] {
+        let rest = until.since(begun());
+        assert!(REST <= rest && rest < REST * 2, "{rest:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_hold_is_put_on_a_gate_that_lost_it_while_its_report_waits() {
+    let clock = Arc::new(ManualClock::new(begun()));
+    let Bench { mut poller, job, next, .. } = bench(Box::new(SetsClock(Arc::clone(&clock))), Arc::clone(&clock)).await;
+    let polled = poller.poll(&job, Isolation::None).await.unwrap();
+    let Polled::Report(_, Some(held)) = polled else { panic!("{polled:?}") };
+
+    let fresh = Arc::new(MemoryGate::new(Timestamp::EPOCH));
+    poller.gate = Arc::clone(&fresh) as Arc<dyn HostGate>;
+    poller.release_early(&held).await.unwrap();
+    fresh.open(&LoadMark(String::new()), begun()).await.unwrap();
+    let reserved = fresh.reserve(&[next], begun()).await.unwrap().remove(0);
+    assert!(matches!(reserved, Reservation::Refused { until } if REST <= until.since(begun())), "{reserved:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hosts_gap_begins_with_the_request_although_it_redirected_to_another_host() {
+    let clock = Arc::new(ManualClock::new(begun()));
+    let fetcher = Box::new(RedirectsLate(Arc::clone(&clock)));
+    let Bench { poller, gate, job, next } = bench(fetcher, Arc::clone(&clock)).await;
+    let polled = poller.poll(&job, Isolation::None).await.unwrap();
+    let Polled::Report(_, Some(held)) = polled else { panic!("{polled:?}") };
+    poller.release(&held).await.unwrap();
+
+    let reserved = gate.reserve(std::slice::from_ref(&next), clock.now()).await.unwrap().remove(0);
+    assert_eq!(reserved, Reservation::Refused { until: clock.now().after(next.limits.gap) });
+}
