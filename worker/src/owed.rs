@@ -55,7 +55,8 @@ impl Owed {
         while let Some(mut debt) = self.next(rest) {
             let Err(error) = poller.release(&debt.held).await else { continue };
             tracing::debug!(error = &error as &dyn std::error::Error, "a release waits for the host gate");
-            // What is owed to the other parts of the gate does not wait for one that is away, and no fetch for longer than for another.
+            // What is owed to the other parts of the gate does not wait for one that is away. Other fetches wait as long as they would for a
+            // fetch alone.
             let part_away = matches!(error, GateError::PartAway { .. });
             if part_away && debt.since.elapsed() > poller.config.fetch.deadline() {
                 debt.room = None;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use common::host::{HostKey, HostLimits};
 use common::host_gate::{
-    AcquireRequest, Acquired, ExtraRequest, GateError, GateUpkeep, HostGate, LoadMark, Permit, Release, Reservation,
-    ReserveRequest, Ticket,
+    AcquireRequest, Acquired, ExtraRequest, GateError, GateUpkeep, HostGate, Isolation, LoadMark, Permit, Release,
+    Reservation, ReserveRequest, Ticket,
 };
 use common::time::{Clock, Timestamp, clocks_agree};
 use tokio::time::Instant;
@@ -117,7 +117,7 @@ impl HostGate for Gate {
             }
             let acquired = memory.state.acquire(&request, now);
             if matches!(acquired, Acquired::Granted(_)) {
-                world.judge().granted(&life, request.feed);
+                world.judge().granted(&life, request.feed, request.isolation == Isolation::Alone);
             }
             acquired
         };

@@ -295,9 +295,9 @@ impl Judge {
     }
 
     /// The gate permits a worker to fetch a feed, whether or not the worker receives the answer.
-    pub(crate) fn granted(&mut self, life: &Life, feed: FeedId) {
+    pub(crate) fn granted(&mut self, life: &Life, feed: FeedId, alone: bool) {
         self.granted.insert((life.number, feed));
-        if life.is_dead() {
+        if life.is_dead() && alone {
             self.feeds.get_mut(&feed).expect("only known feeds are polled").died_alone = true;
         }
     }
