@@ -155,7 +155,7 @@ impl Poller {
                 return Err(Unasked { source, owed: Some(Box::new(owed)) });
             }
         };
-        let report = |outcome, permit: Option<Permit>| {
+        let unasked = |outcome, permit: Option<Permit>| {
             let held = permit.map(|permit| PendingRelease::unasked(permit, true));
             Ok(Polled::Report(Box::new(report(job, started, Fetched::unasked(outcome))), held))
         };
@@ -164,14 +164,20 @@ impl Poller {
                 // Only now does the fetch begin: the way to the gate may have been long.
                 let begun = clock.now();
                 log::granted(&request, started, self.clock.now(), begun);
+                // This process was stopped meanwhile: the permit would end before the fetch does, or has ended.
+                if begun.after(self.config.fetch.timeout) > deadline {
+                    let deferred = Fetched::unasked(Outcome::Deferred { until: begun });
+                    let unasked = PendingRelease::unasked(permit, false);
+                    return Ok(Polled::Report(Box::new(report(job, begun, deferred)), Some(unasked)));
+                }
                 Ok(self.fetch(job, login.as_ref(), permit, &clock, begun, deadline).await)
             }
             Acquired::Reported => Ok(Polled::Nothing),
             Acquired::Suspect(needed) => Ok(Polled::Suspect(needed)),
-            Acquired::NotNow { until } => report(Outcome::Deferred { until }, None),
+            Acquired::NotNow { until } => unasked(Outcome::Deferred { until }, None),
             Acquired::Crashed(permit) => {
                 let detail = "workers died while they read this feed, and nothing else".to_owned();
-                report(Outcome::Failed { failure: FailureKind::Crashed, detail }, Some(permit))
+                unasked(Outcome::Failed { failure: FailureKind::Crashed, detail }, Some(permit))
             }
         }
     }

@@ -166,7 +166,7 @@ impl Fleet {
         let published = |world: &World, reports: &[FetchReport]| {
             let throttled = reports.iter().filter(|report| report.outcome.rest().is_some());
             throttled.for_each(|report| world.judge().hold_is_reported(report.answering_host()));
-            reports.iter().for_each(|report| world.judge().shown(report.feed));
+            reports.iter().for_each(|report| world.judge().shown(report));
             let undone = world.undone();
             let is_dropped = |report: &&FetchReport| {
                 let held = undone.holds.iter().any(|(host, _)| host == report.answering_host());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::host::HostKey;
 use common::job::FetchJob;
 use common::outcome::FailureKind;
-use common::report::Outcome;
+use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::FeedId;
 use scheduler::schedule::Claim;
@@ -288,10 +288,11 @@ impl Judge {
         self.counts.doubled += claims.iter().filter(is_hidden).count() as u64;
     }
 
-    /// A feed's job was worked: a report of it is in the queue.
-    pub(crate) fn shown(&mut self, feed: FeedId) {
-        self.feeds.get_mut(&feed).expect("only known feeds are polled").job = None;
-        self.flights.values_mut().filter(|flown| flown.feed == feed).for_each(|flown| flown.reported = true);
+    /// A feed's job was worked: a report of it is in the queue. That another worker deferred the job says nothing of a request.
+    pub(crate) fn shown(&mut self, report: &FetchReport) {
+        self.feeds.get_mut(&report.feed).expect("only known feeds are polled").job = None;
+        let own = self.flights.values_mut().filter(|flown| flown.feed == report.feed);
+        own.for_each(|flown| flown.reported |= !matches!(report.outcome, Outcome::Deferred { .. }));
     }
 
     /// The gate permits a worker to fetch a feed, whether or not the worker receives the answer.

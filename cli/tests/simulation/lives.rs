@@ -18,7 +18,7 @@ use crate::origin::FeedScript;
 use crate::rules::Counts;
 use crate::trouble::{cut, lose_gate, throttle, trouble};
 use crate::weather::{Calm, Plan, Planned, SlowStore, Storm};
-use crate::world::{Sabotage, World, config, lease};
+use crate::world::{Sabotage, World, config, lease, usual};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -212,18 +212,52 @@ pub(crate) fn whole(seed: u64) -> Verdict {
             deadly: deadly == Some(number),
             ..FeedScript::every(every)
         });
-        let error = i64::try_from(skew.as_millis()).expect("below a second");
-        for place in 0..2 {
-            fleet.start(Kind::Scheduler, place, random.random_range(-error..=error));
-        }
-        for place in 0..3 {
-            fleet.start(Kind::Worker, place, random.random_range(-error..=error));
-        }
+        start_all(&mut fleet, &mut random);
         for _ in 0..random.random_range(5..25) {
             fleet.live(Duration::from_millis(random.random_range(100..6_000))).await;
-            trouble(&mut fleet, &mut random);
+            trouble(&mut fleet, &mut random, seconds(20));
         }
         fleet.live(seconds(10)).await;
+        heal_and_judge(&mut fleet).await
+    })
+}
+
+/// Starts two schedulers and three workers, each with an error of its clock that is tolerated in this fleet.
+fn start_all(fleet: &mut Fleet, random: &mut StdRng) {
+    let error = fleet.world.skew();
+    let processes = [(Kind::Scheduler, 2), (Kind::Worker, 3)];
+    for (kind, places) in processes {
+        for place in 0..places {
+            fleet.start(kind, place, random.random_range(-error..=error));
+        }
+    }
+}
+
+/// Runs the life of a large fleet for this long, with the leases and intervals of the default configuration. Every while something goes
+/// wrong, for minutes at most.
+pub(crate) fn long(seed: u64, feeds: usize, lasts: Duration) -> Verdict {
+    simulated(async move {
+        let mut random = StdRng::seed_from_u64(seed);
+        let (deaths, died) = mpsc::unbounded_channel();
+        let skew = if random.random_bool(0.5) { SKEW } else { Duration::ZERO };
+        let relays = random.random_bool(0.5);
+        let has_standby = random.random_bool(0.5);
+        let weather = Box::new(Storm::seldom(random.random()));
+        let world = World::new(usual(), has_standby, skew, seed, weather, deaths, None);
+        let mut fleet = Fleet::new(world, died, seed, relays);
+        let deadly = random.random_bool(0.3).then(|| random.random_range(0..feeds));
+        let publishes: Vec<u64> = (0..feeds).map(|_| random.random_range(2..48)).collect();
+        fleet.subscribe(feeds, feeds.div_ceil(4), |number| FeedScript {
+            deadly: deadly == Some(number),
+            ..FeedScript::every(seconds(publishes[number] * 3600))
+        });
+        start_all(&mut fleet, &mut random);
+        let end = Instant::now() + lasts;
+        while Instant::now() < end {
+            fleet.live(seconds(random.random_range(10..3_600))).await;
+            trouble(&mut fleet, &mut random, seconds(300));
+        }
+        fleet.live(seconds(300)).await;
         heal_and_judge(&mut fleet).await
     })
 }

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use crate::line::{Fate, Weather};
 use crate::lives::{
-    Verdict, clock_set_while_report_waits, deadly_feed_and_lost_permit, pair, redirected, slow_holds, slow_store,
+    Verdict, clock_set_while_report_waits, deadly_feed_and_lost_permit, long, pair, redirected, slow_holds, slow_store,
     small, whole,
 };
 use crate::rules::Counts;
@@ -100,12 +100,24 @@ fn nothing_is_lost_late_or_impolite_whichever_call_fails_of_a_fleet_whose_feeds_
 
 #[test]
 fn nothing_is_lost_late_or_impolite_whatever_happens_to_a_fleet() {
-    let (first, seeds) = (number("SIMULATE_FIRST", 1), number("SIMULATE_SEEDS", 50));
+    every_seed(number("SIMULATE_SEEDS", 50), whole);
+}
+
+#[test]
+fn nothing_is_lost_late_or_impolite_in_a_long_life_of_a_large_fleet() {
+    let (feeds, hours) = (number("SIMULATE_FEEDS", 40), number("SIMULATE_HOURS", 12));
+    let feeds = usize::try_from(feeds).expect("some thousands");
+    every_seed(number("SIMULATE_LONG", 1), |seed| long(seed, feeds, Duration::from_secs(hours * 3600)));
+}
+
+/// Lives once for each seed.
+fn every_seed(seeds: u64, life: impl Fn(u64) -> Verdict) {
+    let first = number("SIMULATE_FIRST", 1);
     let begun = Instant::now();
     let (mut hours, mut findings) = (0.0, Vec::new());
     let mut total = Counts::default();
     for seed in first..first + seeds {
-        let verdict = whole(seed);
+        let verdict = life(seed);
         hours += verdict.lasted.as_secs_f64() / 3600.0;
         total.add(&verdict.counts);
         if !verdict.broken.is_empty() {

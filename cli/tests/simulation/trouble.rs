@@ -13,14 +13,15 @@ use crate::history::Happened;
 use crate::life::Server;
 use crate::world::{Sabotage, World};
 
-/// Something goes wrong.
-pub(crate) fn trouble(fleet: &mut Fleet, random: &mut StdRng) {
+/// Something goes wrong, for `longest` at most.
+pub(crate) fn trouble(fleet: &mut Fleet, random: &mut StdRng, longest: Duration) {
     let world = fleet.world.clone();
     let now = world.now();
     let running = fleet.processes.len();
     let chosen = (running > 0).then(|| random.random_range(0..running));
     let server = Server::ALL[random.random_range(0..4)];
-    let lasts = Duration::from_millis(random.random_range(200..20_000));
+    let longest = u64::try_from(longest.as_millis()).expect("a simulation is short");
+    let lasts = Duration::from_millis(random.random_range(200..longest));
     match (random.random_range(0..20), chosen) {
         (0 | 1, Some(index)) => fleet.kill(index),
         (2, Some(index)) => fleet.stop(index),

@@ -171,6 +171,13 @@ impl Storm {
         let slow = [2, 30, 300][random.random_range(0..3)];
         Storm { random, share, slow }
     }
+
+    /// One for a life of days, in which hardly a call fails.
+    pub(crate) fn seldom(seed: u64) -> Self {
+        let mut storm = Storm::new(seed);
+        storm.share /= 20.0;
+        storm
+    }
 }
 
 impl Weather for Storm {

@@ -121,6 +121,17 @@ pub(crate) fn config() -> Config {
     config
 }
 
+/// The default configuration, but for floors that the judge does not know (others than `min_interval`), and with a slower tick, because
+/// what an idle fleet does takes most of the time of a long life.
+pub(crate) fn usual() -> Config {
+    let mut config = common::config::defaults();
+    config.host_rule.clear();
+    config.policy.penalty.transient_first = config.policy.min_interval;
+    config.policy.penalty.box_after = 1_000_000;
+    config.scheduler.tick = Duration::from_secs(1);
+    config
+}
+
 /// Returns the two leases of a fleet together.
 pub(crate) fn lease(config: &Config) -> Duration {
     config.scheduler.queue_lease + config.scheduler.fetch_lease

@@ -346,7 +346,9 @@ cases! {
         }
         let ticket = reserve(gate, LIMITS, 120_000).await.unwrap();
         let Acquired::Crashed(permit) = acquire(gate, ticket, 1, 0, 120_000).await else { panic!("not crashed") };
-        reported(gate, &permit, 120_001).await;
+        let other = acquire(gate, ticket, 1, 0, 120_500).await;
+        assert_eq!(other, Acquired::NotNow { until: at(120_000).after(FETCH) }, "one worker reports it");
+        reported(gate, &permit, 120_501).await;
         let ticket = reserve(gate, LIMITS, 130_000).await.unwrap();
         granted(acquire(gate, ticket, 1, 1, 130_000).await);
     }
@@ -408,7 +410,9 @@ cases! {
         assert!(gate.acquire_extra(&request, at(500)).await.unwrap().is_err());
         assert!(gate.acquire_extra(&request, at(1500)).await.unwrap().is_err());
         gate.release(&hop, Release::default(), at(1600)).await.unwrap();
-        assert!(gate.acquire_extra(&request, at(1700)).await.unwrap().is_ok());
+        let hop = gate.acquire_extra(&request, at(1700)).await.unwrap().unwrap();
+        gate.release(&hop, Release::default(), at(1800)).await.unwrap();
+        assert_eq!(gate.acquire_extra(&request, at(1900)).await.unwrap(), Err(at(2700)));
     }
 
     a_hop_on_the_own_host_waits_for_the_gap_but_not_for_itself(gate) {

@@ -11,7 +11,7 @@ use common::causes::causes;
 use common::config::Config;
 use common::queue::Delivery;
 use common::report::FetchReport;
-use common::time::{Clock, ClockWatch, Timestamp};
+use common::time::{Clock, ClockWatch, SteadyClock, Timestamp};
 use futures_util::FutureExt;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -190,6 +190,8 @@ impl Intake {
             drop(taken);
             return self.pause_until_schedule_answers(state, clock, stop).await;
         };
+        // The store may take a while for the proofs, and no hold is longer because of that.
+        let steady = SteadyClock::starting_at(now);
         // What answers no job of ours is dropped first, and acknowledged with what came beside it.
         for delivery in &mut taken {
             let Results { store, metrics, condition, .. } = &*self.results;
@@ -199,12 +201,12 @@ impl Intake {
             }
         }
         let reports = taken.iter().flat_map(|delivery| &delivery.items);
-        let part_away = match self.results.hold_hosts(reports, now).await {
+        let part_away = match self.results.hold_hosts(reports, steady.now()).await {
             Err(error) if !error.is_part_away() => return self.note(state, Err(error)),
             held => held.is_err(),
         };
         for mut delivery in taken {
-            let returns = part_away && self.take_out_unheld(&mut delivery.items, now).await;
+            let returns = part_away && self.take_out_unheld(&mut delivery.items, &steady).await;
             // One without any report left returns at once.
             if !returns || !delivery.items.is_empty() {
                 state.gathered.take(Taken { delivery, returns });
@@ -217,10 +219,10 @@ impl Intake {
 
     /// Takes out the reports whose holds the gate does not take while a part of it is away; the others do not wait for them. Returns
     /// whether there are any.
-    async fn take_out_unheld(&self, items: &mut Vec<FetchReport>, now: Timestamp) -> bool {
+    async fn take_out_unheld(&self, items: &mut Vec<FetchReport>, steady: &SteadyClock) -> bool {
         let mut held = Vec::with_capacity(items.len());
         for report in &*items {
-            held.push(self.results.hold_hosts(std::iter::once(report), now).await.is_ok());
+            held.push(self.results.hold_hosts(std::iter::once(report), steady.now()).await.is_ok());
         }
         let mut held = held.into_iter();
         let count = items.len();

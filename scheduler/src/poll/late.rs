@@ -6,12 +6,12 @@ use std::time::Duration;
 use common::config::Config;
 use common::feed::Feed;
 use common::host_gate::{HostGate, Permit, Release, fresh_nonce};
-use common::policy::{Decision, Rule, Status, Term};
+use common::policy::{Decision, Rule, Status, Term, Terms};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use futures_util::future::join_all;
-use store::{Store, StoreError, Verdict};
+use store::{FeedChange, Store, StoreError, Verdict};
 
 /// Returns when the last request of each version began. Two requests of a version come together when the first one's report waited for
 /// so long that the feed was fetched again: the next poll is planned by the later one.
@@ -72,8 +72,31 @@ fn lease(config: &Config) -> Duration {
     config.scheduler.queue_lease + config.scheduler.fetch_lease
 }
 
+/// Stores when feeds are due after the requests that stale reports prove. In the schedule alone, the next comparison with the store would
+/// bring the polls forward again.
+pub(super) async fn store_proven(
+    store: &dyn Store,
+    proven: &[(&Feed, Timestamp)],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    for (feed, due) in proven.iter().filter(|(feed, due)| feed.next_due.is_some_and(|planned| planned < *due)) {
+        let mut terms = Terms::default();
+        feed.terms.iter().for_each(|term| terms.push(term.rule, term.due));
+        terms.push(Rule::Late, *due);
+        let expects = Some((feed.version, feed.audience));
+        let change = FeedChange { next_due: Some((*due, terms)), expects, ..FeedChange::default() };
+        match store.change_feeds(&[(feed.id, change)], now).await {
+            // Somebody changed or polled it meanwhile, and that counts.
+            Ok(_) | Err(StoreError::Outdated) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// A stale report still proves that its server got a request. When that request came after the one that the feed was planned by (two
-/// fetches of one version, of which the earlier was settled first), the next one counts from it.
+/// fetches of one version, of which the earlier was settled first, or a version that a failover of the store lost), the next one counts
+/// from it.
 pub(super) fn due_after_stale(feed: &Feed, report: &FetchReport) -> Option<Timestamp> {
     // A person has just wanted it polled: no request before that puts it off.
     if feed.terms.iter().any(|term| term.rule == Rule::Added) {
@@ -83,8 +106,7 @@ pub(super) fn due_after_stale(feed: &Feed, report: &FetchReport) -> Option<Times
     let is_request = !matches!(report.outcome, Outcome::Deferred { .. }) && !report.page;
     let later = is_request && report.started > planned_by && feed.status == Status::Active;
     let interval = planned_due(&feed.terms).unwrap_or(due).since(planned_by);
-    let due = report.started.after(interval).max(due);
-    later.then(|| feed.wake_at.map_or(due, |wake| wake.min(due)))
+    later.then(|| report.started.after(interval).max(due))
 }
 
 /// Returns when the next poll was planned, without the delay of a late report.

@@ -102,7 +102,6 @@ impl Results {
         pushed::settle(&self.settling(), pushes, &feeds, now).await?;
         let pages: Vec<_> = reports.extract_if(.., |report| is_page_that_ended(report)).collect();
         if !pages.is_empty() {
-            self.hold_hosts(pages.iter(), now).await?;
             archive_pages::settle(&self.settling(), pages, &feeds, now).await?;
         }
         let (mut verdicts, mut slots, mut proven) = (Vec::with_capacity(reports.len()), Vec::new(), Vec::new());
@@ -123,7 +122,7 @@ impl Results {
             if report.version != feed.version || is_repeated || is_lost {
                 self.metrics.stale_reports.inc();
                 let slot = |due_at| Slot { feed: feed.id, due_at, band: self.band(feed) };
-                proven.extend(late::due_after_stale(feed, &report).map(slot));
+                proven.extend(late::due_after_stale(feed, &report).map(|due| (feed, due)));
                 // The answer to its storing may have been lost, for instance with the database's primary. What was stored says when its feed
                 // is due; without this the schedule would hide the feed until the end of its lease.
                 slots.extend(feed.due().filter(|due| *due > now).map(slot));
@@ -166,7 +165,12 @@ impl Results {
             self.store.keep_holds(&held).await?;
         }
         self.put(&slots, now).await?;
-        self.schedule.put_off(&proven, now).await.or_else(ScheduleError::unless_part_away)?;
+        late::store_proven(&*self.store, &proven, now).await?;
+        let put_off = proven.into_iter().map(|(feed, due)| {
+            let due_at = feed.wake_at.map_or(due, |wake| wake.min(due));
+            Slot { feed: feed.id, due_at, band: self.band(feed) }
+        });
+        self.schedule.put_off(&put_off.collect::<Vec<_>>(), now).await.or_else(ScheduleError::unless_part_away)?;
         self.park_on_the_way(interrupted).await?;
         late::remember(&*self.store, &*self.gate, &self.config, &verdicts, now).await?;
         self.store_verdicts(verdicts, &feeds, now).await?;

@@ -33,17 +33,21 @@ macro_rules! schedule_conformance {
             a_remembered_wake_survives_parking
             each_band_gets_its_share_of_a_claim_and_the_most_urgent_gets_what_is_left
             what_one_band_leaves_the_others_take
+            of_a_band_the_oldest_is_claimed_whether_it_waits_or_its_lease_has_ended
             only_the_most_urgent_band_is_claimed_where_that_is_asked_for
             a_removed_feed_is_never_claimed
             correct_adds_what_is_absent_and_lowers_what_is_too_late
             correct_leaves_a_feed_that_was_claimed_late_to_its_lease
+            correct_ends_a_lease_that_is_longer_than_any
             a_parked_feed_comes_out_at_its_hosts_head_lowest_rank_first
             unpark_brings_the_head_forward_only
+            a_host_s_head_is_as_early_and_as_urgent_as_any_of_its_feeds
             claiming_a_head_rearms_it_while_others_stay_parked
             only_a_claimed_feed_can_be_parked
             a_woken_parked_feed_goes_first_and_when_it_is_wanted
             removing_the_last_parked_feed_removes_the_head
             depth_tells_feeds_due_parked_and_the_oldest
+            the_next_claim_may_be_of_a_head_or_of_a_lease_that_ends
             what_waits_is_listed_in_order_from_any_place
             what_is_claimed_or_parked_does_not_wait_and_is_listed_apart
             a_schedule_wants_to_be_filled_until_it_was
@@ -231,6 +235,13 @@ cases! {
         assert_eq!(claim(schedule, 0, 40).await.len(), 11);
     }
 
+    of_a_band_the_oldest_is_claimed_whether_it_waits_or_its_lease_has_ended(schedule) {
+        schedule.put(&[slot(1, 0), slot(2, 130)], at(0)).await.unwrap();
+        assert_eq!(claim(schedule, 0, 10).await, [1]);
+        assert_eq!(claim(schedule, 140, 1).await, [1], "its lease ended at 120");
+        assert_eq!(claim(schedule, 140, 1).await, [2]);
+    }
+
     a_removed_feed_is_never_claimed(schedule) {
         parked(schedule, &[3], 10).await;
         schedule.put(&[slot(1, 0), slot(2, 0)], at(0)).await.unwrap();
@@ -254,6 +265,14 @@ cases! {
         assert!(claim(schedule, 610, 10).await.is_empty());
     }
 
+    correct_ends_a_lease_that_is_longer_than_any(schedule) {
+        schedule.put(&[slot(1, 0)], at(0)).await.unwrap();
+        assert_eq!(claim(schedule, 0, 10).await, [1]);
+        schedule.extend(&[FeedId(1)], at(5000)).await.unwrap();
+        assert_eq!(schedule.correct(&[slot(1, 0)], LEASE, at(10)).await.unwrap(), 1);
+        assert_eq!(claim(schedule, 10, 10).await, [1]);
+    }
+
     a_parked_feed_comes_out_at_its_hosts_head_lowest_rank_first(schedule) {
         parked(schedule, &[3, 1, 2], 50).await;
         assert!(claim(schedule, 49, 10).await.is_empty());
@@ -271,6 +290,17 @@ cases! {
         schedule.unpark(&[(host, at(30))]).await.unwrap();
         assert!(claim(schedule, 19, 10).await.is_empty());
         assert_eq!(claim(schedule, 20, 10).await, [1]);
+    }
+
+    a_host_s_head_is_as_early_and_as_urgent_as_any_of_its_feeds(schedule) {
+        schedule.put(&[slot(1, 0), slot(2, 0), slot(3, 0)], at(0)).await.unwrap();
+        assert_eq!(claim(schedule, 0, 10).await, [1, 2, 3]);
+        let urgent_one = Parking { band: Band::Urgent, ..parking(2, 50, 8) };
+        schedule.park(&[parking(1, 60, 7), urgent_one, parking(3, 70, 9)]).await.unwrap();
+        // A wake of less urgency takes nothing away.
+        schedule.lower(&[slot(2, 55)], at(0)).await.unwrap();
+        let claimed = schedule.claim_urgent(at(50), 10, LEASE).await.unwrap();
+        assert_eq!(claimed.iter().map(|claim| claim.feed.0).collect::<Vec<_>>(), [2]);
     }
 
     claiming_a_head_rearms_it_while_others_stay_parked(schedule) {
@@ -305,8 +335,9 @@ cases! {
     removing_the_last_parked_feed_removes_the_head(schedule) {
         parked(schedule, &[1], 50).await;
         schedule.put(&[slot(1, 700)], at(1)).await.unwrap();
+        let depth = schedule.depth(at(1)).await.unwrap();
+        assert_eq!((depth.parked, depth.next), (0, Some(at(700))));
         assert!(claim(schedule, 600, 10).await.is_empty());
-        assert_eq!(schedule.depth(at(600)).await.unwrap().parked, 0);
         assert_eq!(claim(schedule, 700, 10).await, [1]);
     }
 
@@ -322,6 +353,17 @@ cases! {
         let depth = schedule.depth(at(10)).await.unwrap();
         assert_eq!(depth.leased, 0);
         assert_eq!(depth.oldest, [Some(at(7)), None, Some(at(5)), None]);
+    }
+
+    the_next_claim_may_be_of_a_head_or_of_a_lease_that_ends(schedule) {
+        parked(schedule, &[9], 50).await;
+        assert_eq!(schedule.depth(at(0)).await.unwrap().next, Some(at(50)));
+        schedule.remove(&[FeedId(9)]).await.unwrap();
+        schedule.put(&[slot(1, 0)], at(0)).await.unwrap();
+        assert_eq!(claim(schedule, 0, 10).await, [1]);
+        assert_eq!(schedule.depth(at(0)).await.unwrap().next, Some(at(120)));
+        schedule.lower(&[urgent(1, 5)], at(5)).await.unwrap();
+        assert_eq!(schedule.depth(at(5)).await.unwrap().next, Some(at(120)));
     }
 
     what_waits_is_listed_in_order_from_any_place(schedule) {
@@ -361,6 +403,7 @@ cases! {
         assert_eq!(taken, [1, 2, 3, 4, 5].map(FeedId));
         assert_eq!(schedule.taken(2).await.unwrap().len(), 2);
         assert_eq!(schedule.waiting(None, 10).await.unwrap(), [(at(9), FeedId(6))]);
+        assert_eq!(schedule.waiting_before(None, 10).await.unwrap(), [(at(9), FeedId(6))]);
         schedule.put(&[slot(1, 30), slot(4, 8)], at(0)).await.unwrap();
         let waiting = [(at(8), FeedId(4)), (at(9), FeedId(6)), (at(30), FeedId(1))];
         assert_eq!(schedule.waiting(None, 10).await.unwrap(), waiting);

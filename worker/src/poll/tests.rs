@@ -1,6 +1,10 @@
 //! What a worker reports and releases when clocks are set, hosts redirect late, and gates lose their memory.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use async_trait::async_trait;
+use common::document::Validators;
+use common::faults::{Fault, Faults, Faulty};
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::{GateUpkeep, LoadMark, Reservation, ReserveRequest};
 use common::time::ManualClock;
@@ -111,4 +115,40 @@ async fn a_hosts_gap_begins_with_the_request_although_it_redirected_to_another_h
 
     let reserved = gate.reserve(std::slice::from_ref(&next), clock.now()).await.unwrap().remove(0);
     assert_eq!(reserved, Reservation::Refused { until: clock.now().after(next.limits.gap) });
+}
+
+/// Answers at once that nothing changed, and counts how often it was requested.
+struct Counts(Arc<AtomicUsize>);
+
+#[async_trait]
+impl FetchFeed for Counts {
+    async fn fetch(&self, _job: &FetchJob, _hops: &Hops<'_>) -> Fetched {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Fetched::unasked(Outcome::NotModified { validators: Validators::default() })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_was_stopped_until_its_permit_nearly_ended_requests_nothing_and_blames_nobody() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let clock = Arc::new(ManualClock::new(begun()));
+    let Bench { mut poller, gate, job, next } =
+        bench(Box::new(Counts(Arc::clone(&requests))), Arc::clone(&clock)).await;
+    let fetch = &poller.config.fetch;
+    let spare = fetch.deadline() - fetch.timeout;
+    // The first call is for the clock.
+    let late = Faults::at([(1, Fault::Late(spare + Duration::from_millis(1)))]);
+    poller.gate = Arc::new(Faulty::new(gate as Arc<dyn HostGate>, &late));
+
+    let Polled::Report(report, Some(held)) = poller.poll(&job, Isolation::None).await.unwrap() else { panic!() };
+    assert_eq!(late.struck()[0].1, "acquire");
+    assert!(matches!(report.outcome, Outcome::Deferred { .. }), "{report:?}");
+    assert_eq!(requests.load(Ordering::SeqCst), 0);
+    poller.release(&held).await.unwrap();
+    // The version was not reported: it is granted again.
+    let now = clock.advance(Duration::from_secs(10));
+    let reserved = poller.gate.reserve(&[next], now).await.unwrap().remove(0);
+    let Reservation::Ticket(ticket) = reserved else { panic!("{reserved:?}") };
+    poller.poll(&FetchJob { ticket, ..job }, Isolation::None).await.unwrap();
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
 }

@@ -43,7 +43,8 @@ impl Feeds for SeenStore {
     }
 
     async fn change_feeds(&self, changes: &[(FeedId, FeedChange)], now: Timestamp) -> Result<Vec<Feed>, StoreError> {
-        run(self.server.current().change_feeds(changes, now))
+        let changes = changes.to_vec();
+        self.call("change_feeds", move |store| run(store.change_feeds(&changes, now))).await
     }
 
     async fn erase_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError> {

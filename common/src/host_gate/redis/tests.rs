@@ -278,6 +278,12 @@ async fn a_call_whose_answer_was_lost_is_sent_again_and_takes_nothing_twice() {
     gate.release(&permit, Release::default(), now()).await.unwrap();
     assert!(proxy.has_cut());
     tokio::time::sleep(LIMITS.gap).await;
+    proxy.cut_next_answer();
+    let hop = ExtraRequest { host: &host(), limits, during: None, deadline: now().after(PATIENCE) };
+    let hop = gate.acquire_extra(&hop, now()).await.unwrap().expect("the host is free, but for this very call");
+    assert!(proxy.has_cut());
+    gate.release(&hop, Release::default(), now()).await.unwrap();
+    tokio::time::sleep(LIMITS.gap).await;
     reserve(&gate, limits).await.unwrap();
 }
 
@@ -337,6 +343,10 @@ async fn an_acquire_that_runs_after_its_caller_gave_up_grants_nothing() {
     tokio::time::sleep(LIMITS.gap).await;
     let ticket = reserve(&gate, LIMITS).await.unwrap();
     let asked = now().before(gate.server.patience() + Duration::from_millis(1));
+    let other = HostKey::new("other:80");
+    let hop = ExtraRequest { host: &other, limits: LIMITS, during: None, deadline: now().after(PATIENCE) };
+    assert!(gate.acquire_extra(&hop, asked).await.unwrap().is_err());
+    assert!(gate.acquire_extra(&hop, now()).await.unwrap().is_ok());
     assert!(matches!(acquire(&gate, ticket, 1, asked, PATIENCE).await, Acquired::NotNow { .. }));
     assert!(
         matches!(acquire(&gate, ticket, 1, now(), PATIENCE).await, Acquired::Granted(_)),

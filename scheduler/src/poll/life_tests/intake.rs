@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use common::config::ServerConfig;
 use common::faults::Faults;
 use common::host_gate::Acquired;
+use common::policy::Rule;
 use common::queue::{Delivery, QueueDepth, QueueError};
 use common::redis::RedisServer;
 use tokio::time::Instant;
@@ -288,6 +289,29 @@ async fn a_stale_report_of_a_later_request_keeps_its_server_from_being_asked_too
     fleet.settle(second).await;
     fleet.clock.advance(interval - Duration::from_millis(1));
     assert!(fleet.dispatched().await.is_empty(), "within an interval of the second request");
+    fleet.clock.advance(Duration::from_millis(1));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn what_a_stale_report_proves_is_stored_and_outlasts_the_schedule() {
+    let (fleet, interval) = unsalted().await;
+    let id = fleet.add("http://a.example/").await;
+    let job = &fleet.dispatched().await[0];
+    let first = fleet.work(job, not_modified()).await;
+    fleet.settle(first).await;
+    let later = fleet.clock.advance(interval / 2);
+    let second = report(job, later, not_modified());
+    fleet.settle(second.clone()).await;
+    let before = fleet.feed(id).await;
+    assert_eq!(before.next_due, Some(later.after(interval)));
+    assert_eq!(before.terms.last().map(|term| (term.rule, term.due)), Some((Rule::Late, later.after(interval))));
+    fleet.settle(second).await;
+    assert_eq!(fleet.feed(id).await, before, "the same once more");
+    // Long after the leases that explain a difference.
+    fleet.clock.advance(interval - Duration::from_millis(1));
+    assert_eq!(fleet.reconciler.schedule_once(&*fleet.clock).await.unwrap(), 0);
+    assert!(fleet.dispatched().await.is_empty());
     fleet.clock.advance(Duration::from_millis(1));
     assert_eq!(fleet.dispatched_ids().await, [id]);
 }

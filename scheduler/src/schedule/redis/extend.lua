@@ -7,4 +7,3 @@ for i, feed in ipairs(feeds) do
   if score and score >= LEASED then set(feed, band, band, score + math.max(0, till - lease_end(score))) end
 end
 write()
-return 0

@@ -28,4 +28,3 @@ for i, feed in ipairs(feeds) do
   end
 end
 write()
-return 0

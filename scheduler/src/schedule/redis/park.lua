@@ -26,4 +26,3 @@ for name, host in pairs(hosts) do
   local head_band, at = head(name)
   set_head(name, head_band, math.min(host.band, head_band or host.band), math.min(host.at, at or host.at))
 end
-return 0

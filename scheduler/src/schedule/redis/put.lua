@@ -2,7 +2,7 @@
 -- makes a feed due now. The wake is then forgotten, so a repetition of the same call must do nothing: KEYS[10]
 -- remembers the call. Unless ARGV[2] is 1, a feed whose lease ended and that was woken since stays where it is: the
 -- caller has not heard of that.
-if not redis.call('SET', KEYS[10], 1, 'NX', 'PX', REMEMBERED) then return 0 end
+if not redis.call('SET', KEYS[10], 1, 'NX', 'PX', REMEMBERED) then return end
 local raises = ARGV[2] == '1'
 local feeds = every(3, 3)
 local where = find(feeds, every(5, 3))
@@ -28,4 +28,3 @@ for i, feed in ipairs(feeds) do
   end
 end
 write()
-return 0

@@ -7,4 +7,3 @@ for i, feed in ipairs(feeds) do
   if band then drop(feed, band) end
 end
 write()
-return 0

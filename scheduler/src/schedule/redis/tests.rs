@@ -142,6 +142,8 @@ async fn a_call_whose_answer_was_lost_is_sent_again_and_done_once() {
     let server = proxy.client("lost");
     let schedule = RedisSchedule::new(server, 1).on_callers_time();
     let slots: Vec<Slot> = (0..100).map(|feed| slot(feed, 0, Band::Steady)).collect();
+    // The server knows the script after that: a lost answer is that of a claim.
+    assert!(claim(&schedule, 0, 1).await.is_empty());
     schedule.put(&slots, at(0)).await.unwrap();
 
     proxy.cut_next_answer();
@@ -151,9 +153,53 @@ async fn a_call_whose_answer_was_lost_is_sent_again_and_done_once() {
 
     schedule.lower(&[slot(7, 1, Band::Urgent)], at(1)).await.unwrap();
     proxy.cut_next_answer();
-    schedule.put(&[slot(7, 900, Band::Steady)], at(2)).await.unwrap();
+    schedule.put_off(&[slot(7, 900, Band::Steady)], at(2)).await.unwrap();
     assert!(proxy.has_cut());
     assert_eq!(claim(&schedule, 2, 10).await, [7], "the wake was swallowed by the second run");
+}
+
+#[tokio::test]
+async fn as_many_parked_feeds_are_listed_as_there_are() {
+    let schedule = RedisSchedule::new(shared(), 1).on_callers_time();
+    let slots: Vec<Slot> = (0..1000).map(|feed| slot(feed, 0, Band::Steady)).collect();
+    schedule.put(&slots, at(0)).await.unwrap();
+    let feeds = claim(&schedule, 0, 1000).await;
+    let host = HostKey::new("busy:80");
+    let parked = |feed| Parking { feed, host: host.clone(), until: at(9), band: Band::Steady, rank: feed.0 };
+    schedule.park(&feeds.into_iter().map(|feed| parked(FeedId(feed))).collect::<Vec<_>>()).await.unwrap();
+    // The server lists so many places of its table at once, some of which are empty.
+    assert_eq!(schedule.taken(950).await.unwrap().len(), 950);
+}
+
+/// A restored dump, or a program with an error, may leave such a shard.
+#[tokio::test]
+async fn a_shard_that_contradicts_itself_is_corrected() {
+    let private = PrivateServer::started(&[]);
+    let schedule = RedisSchedule::new(private.client("odd"), 1).on_callers_time();
+    let key = |name: &str| format!("{{odd:0/1}}:schedule:{name}");
+    let park = async |feed: i64, host: &str| {
+        schedule.put(&[slot(feed, 0, Band::Steady)], at(0)).await.unwrap();
+        assert_eq!(claim(&schedule, 0, 1).await, [feed]);
+        let host = HostKey::new(host);
+        let parking = Parking { feed: FeedId(feed), host, until: at(9000), band: Band::Steady, rank: 0 };
+        schedule.park(&[parking]).await.unwrap();
+    };
+    for (feed, host) in [(1, "gone:443"), (2, "headless:443"), (3, "empty:443")] {
+        park(feed, host).await;
+    }
+    let keys = private.cli(&["KEYS", "*"]);
+    assert_eq!(private.cli(&["DEL", &key("parked:gone:443")]), "1", "{keys}");
+    assert_eq!(private.cli(&["ZREM", &key("heads:steady"), "headless:443", "gone:443"]), "2", "{keys}");
+    assert_eq!(private.cli(&["DEL", &key("parked:empty:443")]), "1", "{keys}");
+
+    let truth = [slot(1, 50, Band::Steady), slot(2, 50, Band::Steady)];
+    assert_eq!(schedule.correct(&truth, LEASE, at(60)).await.unwrap(), 2);
+    let mut claimed = claim(&schedule, 60, 10).await;
+    claimed.sort_unstable();
+    assert_eq!(claimed, [1, 2]);
+    schedule.put(&[slot(1, 9900, Band::Steady), slot(2, 9900, Band::Steady)], at(60)).await.unwrap();
+    assert!(claim(&schedule, 9000, 10).await.is_empty(), "there is no feed behind this head");
+    assert_eq!(private.cli(&["EXISTS", &key("heads:steady")]), "0");
 }
 
 #[tokio::test]
@@ -186,6 +232,7 @@ async fn emptied_or_restored_from_an_old_dump_it_says_that_it_must_be_filled() {
     };
     assert_eq!(schedule.correct(&truth, LEASE, at(0)).await.unwrap(), 2);
     assert!(schedule.finish_rebuild(&mark).await.unwrap());
+    assert_eq!(private.cli(&["KEYS", "*:filling"]), "");
     assert_eq!(claim(&schedule, 49, 10).await, [3]);
     let mut rest = claim(&schedule, 60, 10).await;
     rest.sort_unstable();
@@ -256,6 +303,8 @@ async fn schedulers_see_each_others_configurations_while_they_run() {
     second.compare("1e", &two).await.unwrap();
     first.compare("0f", &one).await.unwrap();
     assert!(first.differ() && second.differ());
+    let left: i64 = private.cli(&["PTTL", "{configurations}:schedule:configurations"]).parse().unwrap();
+    assert!(left > 0, "it is deleted when all have ended");
     // What the second one had before is forgotten half a minute after it was noted last.
     private.cli(&["ZADD", "{configurations}:schedule:configurations", "1", "0f", "1", "1e"]);
     first.compare("0f", &one).await.unwrap();

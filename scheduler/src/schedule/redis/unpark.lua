@@ -1,5 +1,5 @@
 -- Brings heads forward: ARGV[2..] are repeated pairs of host and time.
-if redis.call('EXISTS', unpack(heads)) == 0 then return 0 end
+if redis.call('EXISTS', unpack(heads)) == 0 then return end
 local hosts = every(2, 2)
 for band = 1, #bands do
   local times = redis.call('ZMSCORE', heads[band], unpack(hosts))
@@ -8,4 +8,3 @@ for band = 1, #bands do
     if times[i] and at < tonumber(times[i]) then redis.call('ZADD', heads[band], at, host) end
   end
 end
-return 0
