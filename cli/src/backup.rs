@@ -11,6 +11,7 @@ use store::sqlite::SqliteStore;
 use crate::output;
 use crate::run::store_url;
 use crate::settings::SettingsArgs;
+use crate::usage::Usage;
 
 /// Copies the store into a file, while the fleet runs or rests
 ///
@@ -34,6 +35,10 @@ pub(crate) struct BackupArgs {
 pub(crate) async fn run(args: &BackupArgs) -> anyhow::Result<ExitCode> {
     let flags: Vec<_> = args.data.iter().map(|data| ("store.url", store_url(data).into())).collect();
     let config = args.settings.load(&flags)?.config;
+    if config.store.url.starts_with("postgres") {
+        let instead = "copy it with pg_dump -Fc DATABASE > FILE, or see docs/operations.md, \"Backup and restore\"";
+        anyhow::bail!(Usage(format!("the store is a PostgreSQL database; {instead}")));
+    }
     let backup = SqliteStore::backup(&config.store.url, &args.file).await?;
     if args.json {
         let report = json!({

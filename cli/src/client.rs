@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use common::url::FeedId;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use scheduler::wire::FeedView;
 use serde::de::DeserializeOwned;
@@ -103,6 +103,12 @@ impl Client {
         }
         let http = http.build().context("the HTTP client could not be started")?;
         let token = std::env::var("FEEDFLEET_TOKEN").ok().filter(|token| !token.is_empty());
+        if token.as_ref().is_some_and(|token| HeaderValue::from_str(token).is_err()) {
+            let echo = "a secret that was made with echo ends with a line break; use printf";
+            anyhow::bail!(Usage(format!(
+                "FEEDFLEET_TOKEN has a line break or another character that cannot be sent: {echo}"
+            )));
+        }
         Ok(Client { http, server, token })
     }
 

@@ -23,6 +23,8 @@ pub struct Faults {
     pub cut: f64,
     /// Blocks this direction: bytes wait.
     pub stall: Option<Direction>,
+    /// Connections that were made before this swallow everything; newer ones work.
+    pub silent_before: Option<Instant>,
 }
 
 /// A direction through the proxy.
@@ -200,11 +202,15 @@ async fn write_chunks(
     direction: Direction,
     mut faults: watch::Receiver<Faults>,
 ) {
+    let begun = Instant::now();
     while let Some((read, chunk)) = chunks.recv().await {
         if faults.wait_for(|faults| faults.stall != Some(direction)).await.is_err() {
             return;
         }
-        let delay = faults.borrow().delay;
+        let Faults { delay, silent_before, .. } = *faults.borrow();
+        if silent_before.is_some_and(|before| begun < before) {
+            continue;
+        }
         tokio::time::sleep_until(read + delay).await;
         if to.write_all(&chunk).await.is_err() {
             return;
@@ -257,6 +263,12 @@ mod tests {
         proxy.set(Faults::default());
         let mut answer = [0; 5];
         stream.read_exact(&mut answer).await.unwrap();
+
+        proxy.set(Faults { silent_before: Some(Instant::now()), ..Faults::default() });
+        let silent = tokio::time::timeout(Duration::from_millis(200), said_back(&mut stream)).await;
+        assert!(silent.is_err());
+        let mut newer = TcpStream::connect(proxy.address()).await.unwrap();
+        assert!(said_back(&mut newer).await.is_some());
     }
 
     #[tokio::test]

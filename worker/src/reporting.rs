@@ -197,6 +197,29 @@ mod tests {
         FetchReport::of(FeedId(feed), Version(1), HostKey::new("a:80"), Timestamp::EPOCH, outcome)
     }
 
+    /// Sends reports of this many bytes each, all at once; returns how many each message had.
+    async fn messages(bytes: usize) -> Vec<usize> {
+        let (outbox, mut outgoing) = mpsc::channel(16);
+        for feed in 0..8 {
+            let confirm = oneshot::channel().0;
+            outbox.send((report(feed, &[bytes], 0), confirm)).await.unwrap();
+        }
+        drop(outbox);
+        let config = WorkerConfig { report_batch: 5, ..common::config::defaults().worker };
+        let mut sizes = Vec::new();
+        while let Some(first) = outgoing.recv().await {
+            sizes.push(gather(first, &mut outgoing, &config).await.0.len());
+        }
+        sizes
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_has_as_many_reports_as_are_configured_and_about_a_megabyte_of_text() {
+        assert_eq!(messages(10).await, [5, 3]);
+        assert_eq!(messages(MESSAGE_BYTES / 2).await, [2, 2, 2, 2]);
+        assert_eq!(messages(MESSAGE_BYTES / 2 - 1).await, [3, 3, 2]);
+    }
+
     #[tokio::test]
     async fn reports_that_are_too_large_together_or_alone_are_published_as_whole_as_they_fit() {
         let reports = vec![

@@ -27,8 +27,11 @@ fn a_worker_needs_no_token_to_be_asked_from_elsewhere_and_is_not_ready_without_i
 
     let alive = run(&["health", "--server", &server]);
     let ready = run(&["health", "--ready", "--server", &server]);
+    // It says so by itself too, with the cause.
+    let said = log.lines().map(Result::unwrap).find(|line| line.contains("this worker is not ready")).unwrap();
     worker.kill().unwrap();
     worker.wait().unwrap();
+    assert!(said.contains("Connection refused"), "{said}");
     assert_eq!((alive.code, alive.out.as_str()), (Some(0), "alive\n"), "{line}{}", alive.err);
     assert_eq!(ready.code, Some(1));
     assert!(ready.err.starts_with("error: it answered 503 Service Unavailable: "), "{}", ready.err);

@@ -12,7 +12,7 @@ use load_tests::origin::script::Script;
 use sqlx::{ConnectOptions, Connection};
 
 use crate::fleet::Fleet;
-use crate::program::{command, run};
+use crate::program::{Ran, command, run};
 
 /// Checks that the command exits with this code, prints this as its first line of stderr, and nothing on stdout.
 fn fails_with(arguments: &[&str], code: i32, sentence: &str) {
@@ -47,6 +47,38 @@ fn a_configuration_key_that_nobody_reads_is_told_with_the_nearest_one() {
     {
         fails_with(&[command, &["--set", "host.gaps=1s"]].concat(), 2, sentence);
     }
+}
+
+/// Checks that a command in this environment exits with this code, and that its only line of stderr has these words and no password.
+fn refuses(arguments: &[&str], (key, value): (&str, &str), words: &[&str]) {
+    let ran: Ran = command(arguments).env(key, value).output().unwrap().into();
+    assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{}", ran.err);
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    assert!(words.iter().all(|word| ran.err.contains(word)), "{}", ran.err);
+    assert!(!ran.err.contains("hunter2"), "{}", ran.err);
+}
+
+#[test]
+fn a_password_with_reserved_characters_is_refused_with_the_remedy() {
+    let urls = [
+        ("FEEDFLEET_STORE__URL", "postgres://u:hunter2/x@h/x"),
+        ("FEEDFLEET_SCHEDULE__URL", "redis://:hunter2#heim@h/"),
+        ("FEEDFLEET_QUEUE__URL", "amqp://u:hunter2/ss@h"),
+    ];
+    for url in urls {
+        refuses(&["config", "check"], url, &["%23 for #"]);
+    }
+}
+
+#[test]
+fn the_backup_of_a_postgresql_names_its_tool_and_no_password() {
+    let url = ("FEEDFLEET_STORE__URL", "postgres://u:hunter2@127.0.0.1:9/db");
+    refuses(&["backup", "x.db"], url, &["pg_dump -Fc", "docs/operations.md"]);
+}
+
+#[test]
+fn a_token_that_cannot_be_sent_is_refused_with_the_reason() {
+    refuses(&["stats"], ("FEEDFLEET_TOKEN", "secret\n"), &["FEEDFLEET_TOKEN has a line break", "printf"]);
 }
 
 #[test]

@@ -423,8 +423,9 @@ impl Judge {
                 let cuts = self.hosts.get(&known.host).map_or(0, |at| at.cuts.iter().filter(|at| **at > since).count());
                 let permits = self.tolerance.permit * u32::try_from(cuts).unwrap_or(u32::MAX);
                 let overdue = due.after(patience + permits) < now;
-                // Deaths at its host may have kept it from being polled since.
-                let unpolled = due.after(if cuts > 0 { patience + permits } else { Duration::ZERO }) < now;
+                // Deaths at its host may have kept it from being polled since, or it has only just become due.
+                let may_wait = cuts > 0 || due > since;
+                let unpolled = due.after(if may_wait { patience + permits } else { Duration::ZERO }) < now;
                 // A feed that waits as its host or its publisher requested is not due.
                 (overdue || stored.is_none() && unpolled).then(|| {
                     let stored = known.stored.map(|stored| stored.to_string());

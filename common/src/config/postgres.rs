@@ -3,6 +3,7 @@
 use url::Url;
 
 use super::ServerConfig;
+use super::servers::invalid;
 
 const ATTRIBUTE: &str = "target_session_attrs";
 
@@ -29,7 +30,7 @@ impl PostgresServer {
     pub fn of(section: &ServerConfig) -> Result<Self, String> {
         let mut server = PostgresServer { urls: section.urls(), target: None };
         for text in &mut server.urls {
-            let mut url = Url::parse(text).map_err(|reason| format!("is not a valid URL: {reason}"))?;
+            let mut url = Url::parse(text).map_err(|reason| invalid(text, reason))?;
             let (wanted, others): (Vec<_>, Vec<_>) =
                 url.query_pairs().into_owned().partition(|(key, _)| key == ATTRIBUTE);
             let Some((_, wanted)) = wanted.last() else { continue };

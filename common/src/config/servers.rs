@@ -88,9 +88,16 @@ pub(super) fn rabbitmq(text: &str) -> Option<String> {
     }
 }
 
+/// Returns what is wrong with a URL that cannot be parsed, and the most probable remedy.
+pub(super) fn invalid(text: &str, reason: url::ParseError) -> String {
+    let remedy =
+        if text.contains('@') { "; in a password write %2F for /, %23 for #, %3F for ? and %40 for @" } else { "" };
+    format!("is not a valid URL: {reason}{remedy}")
+}
+
 /// Parses a URL of one host. Refuses a parameter that is not known.
 pub(super) fn parse(text: &str, known: &[&str]) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|reason| format!("is not a valid URL: {reason}"))?;
+    let url = Url::parse(text).map_err(|reason| invalid(text, reason))?;
     // options[NAME] is one parameter of many names.
     let unknown = |key: &str| !known.contains(&key.split('[').next().unwrap_or_default());
     match url.query_pairs().find(|(key, _)| unknown(key)) {

@@ -63,7 +63,7 @@ pub enum StoreError {
     /// The store's URL is not of a kind that this program knows.
     #[error("'{url}' is not a store; write sqlite://FOLDER/feedfleet.db, or sqlite::memory: to keep nothing")]
     Url {
-        /// As it was given.
+        /// As it was given, without its password.
         url: String,
     },
     /// A proxy gives each transaction another session of the database.
@@ -72,6 +72,15 @@ pub enum StoreError {
          transaction); set pool_mode = session for feedfleet's database or user, or connect to PostgreSQL directly"
     )]
     SharedSessions,
+    /// The database cannot keep every text.
+    #[error(
+        "the store's database has the encoding {encoding}; make one with UTF8: \
+         CREATE DATABASE name TEMPLATE template0 ENCODING 'UTF8'"
+    )]
+    Encoding {
+        /// Its name at PostgreSQL, such as `SQL_ASCII`.
+        encoding: String,
+    },
     /// The schema could not be migrated.
     #[error("the store's schema could not be brought up to date")]
     Migrate(#[source] Box<sqlx::migrate::MigrateError>),

@@ -7,9 +7,12 @@ use common::document::Validators;
 use common::faults::{Fault, Faults, Faulty};
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::{GateUpkeep, LoadMark, Reservation, ReserveRequest};
+use common::outcome::OutcomeKind;
+use common::push::PushedBody;
 use common::time::ManualClock;
 
 use super::*;
+use crate::discover::AnnouncedFeed;
 
 const REST: Duration = Duration::from_secs(60);
 
@@ -126,6 +129,11 @@ impl FetchFeed for Counts {
         self.0.fetch_add(1, Ordering::SeqCst);
         Fetched::unasked(Outcome::NotModified { validators: Validators::default() })
     }
+
+    async fn read_pushed(&self, _job: &FetchJob, _body: &PushedBody) -> Fetched {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Fetched::unasked(Outcome::NotModified { validators: Validators::default() })
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,4 +159,103 @@ async fn a_worker_that_was_stopped_until_its_permit_nearly_ended_requests_nothin
     let Reservation::Ticket(ticket) = reserved else { panic!("{reserved:?}") };
     poller.poll(&FetchJob { ticket, ..job }, Isolation::None).await.unwrap();
     assert_eq!(requests.load(Ordering::SeqCst), 1);
+}
+
+const A_MILLISECOND: Duration = Duration::from_millis(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_worked_until_it_expires_and_then_its_slot_is_free() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let clock = Arc::new(ManualClock::new(begun()));
+    let Bench { poller, gate, job, next } = bench(Box::new(Counts(Arc::clone(&requests))), Arc::clone(&clock)).await;
+    // Its ticket is good for longer than the job.
+    let expires = begun().after(REST / 2);
+    let job = FetchJob { expires, ..job };
+
+    clock.advance(REST / 2 + A_MILLISECOND);
+    let Polled::Report(report, None) = poller.poll(&job, Isolation::None).await.unwrap() else { panic!() };
+    assert_eq!(report.outcome, Outcome::Deferred { until: clock.now() });
+    assert_eq!((requests.load(Ordering::SeqCst), poller.metrics.in_flight.get()), (0, 0));
+    let reserved = gate.reserve(std::slice::from_ref(&next), clock.now()).await.unwrap().remove(0);
+    let Reservation::Ticket(ticket) = reserved else { panic!("{reserved:?}") };
+
+    let expires = clock.advance(A_MILLISECOND);
+    let job = FetchJob { expires, ticket, ..job };
+    let Polled::Report(report, Some(_)) = poller.poll(&job, Isolation::None).await.unwrap() else { panic!() };
+    assert_eq!(report.outcome.kind(), OutcomeKind::NotModified);
+    assert_eq!((requests.load(Ordering::SeqCst), poller.metrics.in_flight.get()), (1, 0));
+
+    // Once its lease has ended, another job of its feed may be in flight, and nothing is said of this one.
+    clock.advance(poller.config.scheduler.fetch_lease);
+    assert!(matches!(poller.poll(&job, Isolation::None).await.unwrap(), Polled::Nothing));
+}
+
+#[tokio::test]
+async fn what_a_hub_delivered_is_read_until_its_job_expires() {
+    let read = Arc::new(AtomicUsize::new(0));
+    let clock = Arc::new(ManualClock::new(begun()));
+    let Bench { poller, job, .. } = bench(Box::new(Counts(Arc::clone(&read))), Arc::clone(&clock)).await;
+    let pushed = Some(Box::new(PushedBody { content_type: None, body: Vec::new() }));
+    let job = FetchJob { pushed, expires: begun(), ..job };
+    let Polled::Report(report, None) = poller.poll(&job, Isolation::None).await.unwrap() else { panic!() };
+    assert!(report.pushed);
+    let now = clock.advance(A_MILLISECOND);
+    let Polled::Report(report, None) = poller.poll(&job, Isolation::None).await.unwrap() else { panic!() };
+    assert_eq!(report.outcome, Outcome::Deferred { until: now });
+    assert_eq!(read.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_counts_as_reported_for_a_lease_before_its_report_is_safe_and_for_two_after_that() {
+    for is_safe in [false, true] {
+        let clock = Arc::new(ManualClock::new(begun()));
+        let requests = Arc::new(AtomicUsize::new(0));
+        let Bench { poller, gate, job, .. } = bench(Box::new(Counts(Arc::clone(&requests))), Arc::clone(&clock)).await;
+        let Polled::Report(_, Some(held)) = poller.poll(&job, Isolation::None).await.unwrap() else { panic!() };
+        let scheduler = &poller.config.scheduler;
+        let lease = scheduler.queue_lease + scheduler.fetch_lease;
+        let remembered = if is_safe { 2 * lease } else { lease };
+        if is_safe {
+            poller.release(&held).await.unwrap();
+        } else {
+            poller.release_early(&held).await.unwrap();
+        }
+        for (passes, is_reported) in [(remembered - A_MILLISECOND, true), (A_MILLISECOND, false)] {
+            let expires = clock.advance(passes).after(REST);
+            let limits = poller.rules.get().limits_of(&job.host);
+            let next = ReserveRequest { host: job.host.clone(), limits, expires };
+            let reserved = gate.reserve(&[next], clock.now()).await.unwrap().remove(0);
+            let ticket = if let Reservation::Ticket(ticket) = reserved { ticket } else { job.ticket };
+            let job = FetchJob { ticket, expires, ..job.clone() };
+            let polled = poller.poll(&job, Isolation::None).await.unwrap();
+            assert_eq!(matches!(polled, Polled::Nothing), is_reported, "safe: {is_safe}, {passes:?}: {polled:?}");
+        }
+    }
+}
+
+#[test]
+fn a_report_names_the_host_that_answered_its_job_s_kind_and_the_feeds_of_a_page() {
+    let job = FetchJob { page: true, ..common::queue::conformance::job(1) };
+    let fetched = |host: &HostKey| {
+        let next = "http://example.com/next".parse().unwrap();
+        let announced =
+            [("https://a.example/feed", "application/rss+xml"), ("https://a.example/me", "application/activity+json")];
+        let announced = announced.map(|(url, media_type)| AnnouncedFeed {
+            url: url.parse().unwrap(),
+            media_type: media_type.to_owned(),
+            title: None,
+        });
+        Fetched {
+            last_host: Some(host.clone()),
+            detour: Some(Detour { next, way: String::new(), page: false }),
+            announced: announced.to_vec(),
+            ..Fetched::unasked(Outcome::Gone)
+        }
+    };
+    let own = report(&job, begun(), fetched(&job.host));
+    assert_eq!(own.answered_by, None);
+    assert!(own.page && own.detour.unwrap().page);
+    assert_eq!(own.announced.iter().map(ToString::to_string).collect::<Vec<_>>(), ["https://a.example/feed"]);
+    let other = HostKey::new("other.example:443");
+    assert_eq!(report(&job, begun(), fetched(&other)).answered_by, Some(other));
 }

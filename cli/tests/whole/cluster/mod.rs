@@ -19,6 +19,7 @@ mod recorded;
 mod recovery;
 mod relay;
 mod reload;
+mod replays;
 mod requeue;
 mod restarts;
 mod rules;

@@ -75,6 +75,7 @@ impl PostgresStore {
             let connecting = connecting.unwrap_or(Err(sqlx::Error::PoolTimedOut));
             let mut connection = connecting.map_err(StoreError::on(ACTION))?;
             refuse_shared_sessions(&servers, &mut connection).await?;
+            refuse_narrow_encoding(&mut connection).await.map_err(StoreError::on(ACTION))??;
             migrate(connection, namespace, &schema).await
         })
         .await?;
@@ -98,6 +99,12 @@ impl PostgresStore {
         servers.is_pointed_to();
         Ok(PostgresStore { pool, limits, connections, servers, quota: QuotaConfig::NONE })
     }
+}
+
+/// Returns an error for a database that cannot keep every text: a later entry would be refused, or stored as bytes of unknown meaning.
+async fn refuse_narrow_encoding(on: &mut PgConnection) -> Result<Result<(), StoreError>, sqlx::Error> {
+    let encoding: String = sqlx::query_scalar("SHOW server_encoding").fetch_one(on).await?;
+    Ok(if encoding == "UTF8" { Ok(()) } else { Err(StoreError::Encoding { encoding }) })
 }
 
 /// Returns what each connection begins with, as statements: a proxy may refuse parameters of the connection.

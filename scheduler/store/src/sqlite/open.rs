@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::config::QuotaConfig;
+use common::config::{QuotaConfig, without_password};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{SqliteExecutor, SqlitePool};
 
@@ -99,10 +99,11 @@ pub(super) fn location(url: &str) -> Result<Location, StoreError> {
         Some(rest) => rest.strip_prefix("//").unwrap_or(rest),
         None => url,
     };
+    let refused = || StoreError::Url { url: without_password(url) };
     match path {
         ":memory:" => Ok(Location::Memory),
-        "" => Err(StoreError::Url { url: url.to_owned() }),
-        path if path.contains("://") => Err(StoreError::Url { url: url.to_owned() }),
+        "" => Err(refused()),
+        path if path.contains("://") => Err(refused()),
         path => Ok(Location::File(PathBuf::from(path))),
     }
 }

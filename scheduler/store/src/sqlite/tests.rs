@@ -242,9 +242,10 @@ async fn a_place_that_cannot_be_used_is_refused_with_its_path() {
     let error = refusal(&folder.url()).await;
     assert!(matches!(error, StoreError::Unusable { .. }), "{error:?}");
 
-    for url in ["", "sqlite:", "postgres://localhost/feeds"] {
+    for url in ["", "sqlite:", "postgres://u:hunter2@localhost/feeds"] {
         let error = refusal(url).await;
         assert!(matches!(error, StoreError::Url { .. }), "{error:?}");
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
     }
 }
 

@@ -38,6 +38,21 @@ async fn several_that_open_an_empty_database_at_once_migrate_it_once() {
 }
 
 #[tokio::test]
+async fn a_database_that_cannot_keep_every_text_is_refused() {
+    let mut on = PgConnection::connect(&url()).await.unwrap();
+    for encoding in ["SQL_ASCII", "LATIN1"] {
+        let name = format!("test-{encoding}-{:016x}", rand::random::<u64>());
+        let options = format!("TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'");
+        on.execute(AssertSqlSafe(format!("CREATE DATABASE \"{name}\" {options}"))).await.unwrap();
+        let server: PgConnectOptions = url().parse().unwrap();
+        let narrow = server.database(&name).to_url_lossy();
+        let refused = PostgresStore::open(&ServerConfig::at(narrow.as_str()), "feedfleet").await.unwrap_err();
+        assert!(matches!(&refused, StoreError::Encoding { encoding: found } if found == encoding), "{refused:?}");
+        on.execute(AssertSqlSafe(format!("DROP DATABASE \"{name}\""))).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn what_was_stored_of_port_80_is_merged_into_443() {
     let schema = Schema::default();
     assert!(schema.is_left_by(SCHEMAS_OF_PORT_80[1]).await);
