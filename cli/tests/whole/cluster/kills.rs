@@ -1,4 +1,5 @@
-//! kill -9 of a random role every other second: no feed is lost, no report counts twice, and the politeness rules hold.
+//! kill -9 of a random role every other second, and now and then a role or a server that is frozen for a moment: no feed is lost, no
+//! report counts twice, and the politeness rules hold.
 
 use std::time::Duration;
 
@@ -16,22 +17,27 @@ const SHORT: Size = Size {
     trouble: Duration::from_secs(24),
     leases: 1,
 };
+/// A thousand kills and a hundred freezes.
 const LONG: Size = Size {
-    feeds: 20_000,
-    hosts: 1_000,
+    feeds: 10_000,
+    hosts: 500,
     interval: Duration::from_secs(30),
     gap: Duration::from_millis(50),
-    trouble: Duration::from_secs(600),
+    trouble: Duration::from_secs(2_400),
     leases: 1,
 };
 const BETWEEN_KILLS: Duration = Duration::from_secs(2);
+/// Every so often a role or a server is frozen instead, for a second or two: less than a fetch may take.
+const FREEZE_EVERY: usize = 11;
 /// The time until a killed role's successor works.
 const REPLACED: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn roles_killed_again_and_again_lose_nothing_and_bother_nobody() {
     let size = Size::pick(SHORT, LONG);
-    let servers = Servers::shared();
+    // In the short form only the roles are frozen: other tests use the servers too.
+    let is_long = size.trouble == LONG.trouble;
+    let servers = if is_long { Servers::own(true) } else { Servers::shared() };
     let load = Load::new(size, &servers, Urls::of(&servers), "").await;
     let database = sqlx::PgPool::connect(&servers.postgres).await.unwrap();
     load.cluster.watch_versions(&database).await;
@@ -40,7 +46,7 @@ async fn roles_killed_again_and_again_lose_nothing_and_bother_nobody() {
     load.warm_up().await;
 
     let mut rng: rand::rngs::StdRng = rand::SeedableRng::seed_from_u64(20_261_120);
-    let (mut kills, mut worker_kills, mut order) = (0, Vec::new(), Vec::<usize>::new());
+    let (mut kills, mut freezes, mut worker_kills, mut order) = (0, 0, Vec::new(), Vec::<usize>::new());
     let end = tokio::time::Instant::now() + size.trouble;
     while tokio::time::Instant::now() < end {
         tokio::time::sleep(BETWEEN_KILLS.mul_f64(rng.random_range(0.5..1.5))).await;
@@ -50,6 +56,17 @@ async fn roles_killed_again_and_again_lose_nothing_and_bother_nobody() {
             order.shuffle(&mut rng);
         }
         let place = order.pop().unwrap();
+        if (kills + freezes + 1) % FREEZE_EVERY == 0 {
+            freezes += 1;
+            let lasts = Duration::from_millis(rng.random_range(500..1_800));
+            let server = (is_long && freezes % 2 == 0).then(|| ["postgres", "redis", "rabbitmq"][freezes / 2 % 3]);
+            let signal =
+                |signal| server.map_or_else(|| roles[place].signal(signal), |name| servers.signal(name, signal));
+            signal("STOP");
+            tokio::time::sleep(lasts).await;
+            signal("CONT");
+            continue;
+        }
         let kind = roles[place].kind;
         roles[place].kill();
         kills += 1;
@@ -90,7 +107,7 @@ async fn roles_killed_again_and_again_lose_nothing_and_bother_nobody() {
     recoveries.sort();
     let p99 = recoveries.get(recoveries.len().saturating_sub(1) * 99 / 100);
     println!(
-        "{kills} kills, {} of them workers; {} requests, {reports} accepted reports; longest silence of a feed {silence:?}, \
+        "{kills} kills, {} of them workers, {freezes} freezes; {} requests, {reports} accepted reports; longest silence of a feed {silence:?}, \
          bound {:?}; {} fetches were cut, their feeds were asked again within {p99:?} (p99)",
         worker_kills.len(),
         log.len(),
