@@ -17,11 +17,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-import threading
+import time
 
-# A test that waits for something that never happens has noticed it too.
-LONGEST_SECONDS = 40
+# A test that waits for something that never happens has noticed it too. Seconds; three times what all tests take if that is longer.
+SHORTEST_LIMIT = 40
+FIRST_LIMIT = 600
 
 
 def built(package):
@@ -54,22 +56,26 @@ def lines_of(path, is_lua):
             yield number, text, before, after
 
 
-def passes(program, tests, folder):
+def passes(program, tests, folder, limit):
     """Returns whether the tests of a program pass, and there are some. Stops it, and the servers that it started, when one does not."""
     command = [program, "--test-threads", "8", *tests]
-    running = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+    # What killed tests leave behind is in a folder of this run alone.
+    temporary = tempfile.TemporaryDirectory(prefix="feedfleet-lines-", ignore_cleanup_errors=True)
+    os.chmod(temporary.name, 0o755)
+    running = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+                               env={**os.environ, "TMPDIR": temporary.name})
     stop = functools.partial(os.killpg, running.pid, signal.SIGKILL)
-    limit = threading.Timer(LONGEST_SECONDS, stop)
-    limit.start()
-    with running:
+    timer = threading.Timer(limit, stop)
+    timer.start()
+    with temporary, running:
         for line in running.stdout:
             if line.startswith("test result: ok."):
-                limit.cancel()
+                timer.cancel()
                 return " 0 passed" not in line
             if line.rstrip().endswith("FAILED"):
-                limit.cancel()
+                timer.cancel()
                 stop()
-    limit.cancel()
+    timer.cancel()
     return False
 
 
@@ -85,8 +91,10 @@ def main():
     mutant = os.path.abspath(f"target/mutants/{package}-{suffix}")
     shutil.copy2(program, mutant)
     whole = open(mutant, "rb").read()
-    if not passes(mutant, tests, folder):
+    begun = time.monotonic()
+    if not passes(mutant, tests, folder, FIRST_LIMIT):
         sys.exit("the tests fail, or there are none, before anything is deleted")
+    limit = max(SHORTEST_LIMIT, 3 * (time.monotonic() - begun))
     tried, missed = 0, []
     paths = sorted(glob.glob(f"{root}/**/*.{suffix}", recursive=True))
     lines = [(path, *line) for path in paths for line in lines_of(path, suffix == "lua")][first - 1::step]
@@ -99,7 +107,7 @@ def main():
             file.write(changed)
         os.chmod(mutant, 0o755)
         tried += 1
-        if passes(mutant, tests, folder):
+        if passes(mutant, tests, folder, limit):
             missed.append(f"{path}:{number}: {text}")
             print(f"NOT NOTICED {missed[-1]}", flush=True)
         if tried % 20 == 0:

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use common::url::FeedId;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use scheduler::wire::FeedView;
 use serde::de::DeserializeOwned;
@@ -103,12 +103,6 @@ impl Client {
         }
         let http = http.build().context("the HTTP client could not be started")?;
         let token = std::env::var("FEEDFLEET_TOKEN").ok().filter(|token| !token.is_empty());
-        if token.as_ref().is_some_and(|token| HeaderValue::from_str(token).is_err()) {
-            let echo = "a secret that was made with echo ends with a line break; use printf";
-            anyhow::bail!(Usage(format!(
-                "FEEDFLEET_TOKEN has a line break or another character that cannot be sent: {echo}"
-            )));
-        }
         Ok(Client { http, server, token })
     }
 
@@ -257,13 +251,18 @@ impl Client {
         Refused { status, answer, message }.into()
     }
 
-    fn unreachable(&self, error: reqwest::Error) -> NoAnswer {
+    fn unreachable(&self, error: reqwest::Error) -> anyhow::Error {
+        // The token is all that may be wrong with a request.
+        if error.is_builder() && self.token.is_some() {
+            let what = "FEEDFLEET_TOKEN contains a line break or a character that an HTTP header cannot carry";
+            return Usage(format!("{what}; write secrets with printf, not echo")).into();
+        }
         if !error.is_connect() {
-            return self.no_answer("did not answer", error);
+            return self.no_answer("did not answer", error).into();
         }
         let server = self.server.as_str().trim_end_matches('/');
         let advice = "start one with `feedfleet run` or name it with --server";
-        NoAnswer { message: format!("no fleet answers at {server}; {advice}"), source: None }
+        NoAnswer { message: format!("no fleet answers at {server}; {advice}"), source: None }.into()
     }
 
     fn no_answer(&self, what: &str, error: reqwest::Error) -> NoAnswer {

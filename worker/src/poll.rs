@@ -164,7 +164,7 @@ impl Poller {
                 // Only now does the fetch begin: the way to the gate may have been long.
                 let begun = clock.now();
                 log::granted(&request, started, self.clock.now(), begun);
-                // This process was stopped meanwhile: the permit would end before the fetch does, or has ended.
+                // This process was stopped meanwhile: the permit would expire before the fetch ends, or has expired.
                 if begun.after(self.config.fetch.timeout) > deadline {
                     let deferred = Fetched::unasked(Outcome::Deferred { until: begun });
                     let unasked = PendingRelease::unasked(permit, false);

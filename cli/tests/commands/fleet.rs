@@ -53,6 +53,11 @@ impl Fleet {
         fleet
     }
 
+    /// Returns what it wrote to stderr so far.
+    pub(crate) fn stderr(&self) -> String {
+        self.process.stderr()
+    }
+
     /// Refreshes a feed.
     pub(crate) async fn refresh(&self, id: &str) {
         let path = format!("{}/api/v1/feeds/{id}/refresh", self.server);

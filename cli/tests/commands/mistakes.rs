@@ -78,7 +78,7 @@ fn the_backup_of_a_postgresql_names_its_tool_and_no_password() {
 
 #[test]
 fn a_token_that_cannot_be_sent_is_refused_with_the_reason() {
-    refuses(&["stats"], ("FEEDFLEET_TOKEN", "secret\n"), &["FEEDFLEET_TOKEN has a line break", "printf"]);
+    refuses(&["stats"], ("FEEDFLEET_TOKEN", "secret\n"), &["FEEDFLEET_TOKEN contains a line break", "printf"]);
 }
 
 #[test]

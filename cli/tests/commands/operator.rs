@@ -210,6 +210,22 @@ async fn with_tokens_the_commands_need_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn wrong_tokens_are_counted_and_logged_once() {
+    let tokens = r#"api.tokens=[{name = "look", role = "read", token = "0123456789abcdef"}]"#;
+    let fleet = Fleet::start(&["--set", tokens]).await;
+    let client = reqwest::Client::new();
+    let get = |path: &str, token| client.get(format!("{}{path}", fleet.server)).bearer_auth(token).send();
+    for _ in 0..100 {
+        assert_eq!(get("/api/v1/feeds", "guessed").await.unwrap().status(), 401);
+    }
+    let metrics = get("/metrics", "0123456789abcdef").await.unwrap().text().await.unwrap();
+    assert!(metrics.contains("\nfeedfleet_rejected_tokens_total 100\n"), "{metrics}");
+    let log = fleet.stderr();
+    assert_eq!(log.matches("missing or wrong token").count(), 1, "{log}");
+    assert!(!log.contains("guessed"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn run_once_polls_prints_and_ends() {
     let origin = load_tests::origin::Origin::start().await.unwrap();
     origin.set("/a", Script::feed(Feed::atom().initial(2)));

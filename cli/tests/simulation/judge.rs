@@ -288,11 +288,13 @@ impl Judge {
         self.counts.doubled += claims.iter().filter(is_hidden).count() as u64;
     }
 
-    /// A feed's job was worked: a report of it is in the queue. That another worker deferred the job says nothing of a request.
+    /// A feed's job was worked: a report of it is in the queue. A worker that deferred the job without a request says nothing of
+    /// another one's.
     pub(crate) fn shown(&mut self, report: &FetchReport) {
         self.feeds.get_mut(&report.feed).expect("only known feeds are polled").job = None;
         let own = self.flights.values_mut().filter(|flown| flown.feed == report.feed);
-        own.for_each(|flown| flown.reported |= !matches!(report.outcome, Outcome::Deferred { .. }));
+        let is_of_request = !matches!(report.outcome, Outcome::Deferred { .. }) || report.detour.is_some();
+        own.for_each(|flown| flown.reported |= is_of_request);
     }
 
     /// The gate permits a worker to fetch a feed, whether or not the worker receives the answer.

@@ -233,8 +233,8 @@ fn start_all(fleet: &mut Fleet, random: &mut StdRng) {
     }
 }
 
-/// Runs the life of a large fleet for this long, with the leases and intervals of the default configuration. Every while something goes
-/// wrong, for minutes at most.
+/// Runs the life of a large fleet for this long, with the leases and intervals of the default configuration. Every so often something
+/// fails, for minutes at most.
 pub(crate) fn long(seed: u64, feeds: usize, lasts: Duration) -> Verdict {
     simulated(async move {
         let mut random = StdRng::seed_from_u64(seed);

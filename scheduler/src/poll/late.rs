@@ -72,44 +72,55 @@ fn lease(config: &Config) -> Duration {
     config.scheduler.queue_lease + config.scheduler.fetch_lease
 }
 
-/// Stores when feeds are due after the requests that stale reports prove. In the schedule alone, the next comparison with the store would
-/// bring the polls forward again.
+/// Stores when feeds are due after the requests that stale reports prove, and returns what is stored of them. In the schedule alone,
+/// the next comparison with the store would bring the polls forward again.
 pub(super) async fn store_proven(
     store: &dyn Store,
-    proven: &[(&Feed, Timestamp)],
+    proven: &HashMap<FeedId, (&Feed, Timestamp)>,
     now: Timestamp,
-) -> Result<(), StoreError> {
-    for (feed, due) in proven.iter().filter(|(feed, due)| feed.next_due.is_some_and(|planned| planned < *due)) {
+) -> Result<Vec<Feed>, StoreError> {
+    let change = |(feed, due): &(&Feed, Timestamp)| {
         let mut terms = Terms::default();
         feed.terms.iter().for_each(|term| terms.push(term.rule, term.due));
         terms.push(Rule::Late, *due);
         let expects = Some((feed.version, feed.audience));
-        let change = FeedChange { next_due: Some((*due, terms)), expects, ..FeedChange::default() };
-        match store.change_feeds(&[(feed.id, change)], now).await {
-            // Somebody changed or polled it meanwhile, and that counts.
-            Ok(_) | Err(StoreError::Outdated) => {}
-            Err(error) => return Err(error),
+        (feed.id, FeedChange { next_due: Some((*due, terms)), expects, ..FeedChange::default() })
+    };
+    let changes: Vec<(FeedId, FeedChange)> = proven.values().map(change).collect();
+    if changes.is_empty() {
+        return Ok(Vec::new());
+    }
+    match store.change_feeds(&changes, now).await {
+        Err(StoreError::Outdated) => {}
+        changed => return changed,
+    }
+    // Somebody changed or polled one of them meanwhile, and that counts.
+    let mut changed = Vec::new();
+    for change in changes {
+        match store.change_feeds(&[change], now).await {
+            Err(StoreError::Outdated) => {}
+            stored => changed.extend(stored?),
         }
     }
-    Ok(())
+    Ok(changed)
 }
 
 /// A stale report still proves that its server got a request. When that request came after the one that the feed was planned by (two
 /// fetches of one version, of which the earlier was settled first, or a version that a failover of the store lost), the next one counts
-/// from it.
+/// from it. `None` if it is due no sooner anyway, and while pages of its archive are read: the due time is theirs.
 pub(super) fn due_after_stale(feed: &Feed, report: &FetchReport) -> Option<Timestamp> {
     // A person has just wanted it polled: no request before that puts it off.
-    if feed.terms.iter().any(|term| term.rule == Rule::Added) {
+    if feed.terms.iter().any(|term| term.rule == Rule::Added) || feed.archive.is_some() {
         return None;
     }
     let (planned_by, due) = (feed.state.last_polled?, feed.next_due?);
     let is_request = !matches!(report.outcome, Outcome::Deferred { .. }) && !report.page;
     let later = is_request && report.started > planned_by && feed.status == Status::Active;
     let interval = planned_due(&feed.terms).unwrap_or(due).since(planned_by);
-    later.then(|| report.started.after(interval).max(due))
+    Some(report.started.after(interval)).filter(|proven| later && due < *proven)
 }
 
 /// Returns when the next poll was planned, without the delay of a late report.
-fn planned_due(terms: &[Term]) -> Option<Timestamp> {
+pub(super) fn planned_due(terms: &[Term]) -> Option<Timestamp> {
     terms.iter().take_while(|term| term.rule != Rule::Late).last().map(|term| term.due)
 }

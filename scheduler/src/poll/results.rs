@@ -102,9 +102,15 @@ impl Results {
         pushed::settle(&self.settling(), pushes, &feeds, now).await?;
         let pages: Vec<_> = reports.extract_if(.., |report| is_page_that_ended(report)).collect();
         if !pages.is_empty() {
+            // The gate has their holds already. They are kept in case the gate loses its memory before the pages are stored.
+            let held = |report: &FetchReport| self.hold_of(report).map(|(host, until)| (host, until, report.feed));
+            let held: Vec<_> = pages.iter().filter_map(held).collect();
+            if !held.is_empty() {
+                self.store.keep_holds(&held).await?;
+            }
             archive_pages::settle(&self.settling(), pages, &feeds, now).await?;
         }
-        let (mut verdicts, mut slots, mut proven) = (Vec::with_capacity(reports.len()), Vec::new(), Vec::new());
+        let (mut verdicts, mut slots, mut proven) = (Vec::with_capacity(reports.len()), Vec::new(), HashMap::new());
         let (mut interrupted, mut kept, mut held) = (Vec::new(), Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
         let latest = late::latest_requests(&reports);
@@ -122,7 +128,10 @@ impl Results {
             if report.version != feed.version || is_repeated || is_lost {
                 self.metrics.stale_reports.inc();
                 let slot = |due_at| Slot { feed: feed.id, due_at, band: self.band(feed) };
-                proven.extend(late::due_after_stale(feed, &report).map(|due| (feed, due)));
+                if let Some(due) = late::due_after_stale(feed, &report).filter(|_| !is_repeated) {
+                    let (_, latest) = proven.entry(feed.id).or_insert((feed, due));
+                    *latest = due.max(*latest);
+                }
                 // The answer to its storing may have been lost, for instance with the database's primary. What was stored says when its feed
                 // is due; without this the schedule would hide the feed until the end of its lease.
                 slots.extend(feed.due().filter(|due| *due > now).map(slot));
@@ -164,12 +173,11 @@ impl Results {
         if !held.is_empty() {
             self.store.keep_holds(&held).await?;
         }
+        // Before its lease ends in the schedule: it may be due at once there.
+        let proven = late::store_proven(&*self.store, &proven, now).await?;
         self.put(&slots, now).await?;
-        late::store_proven(&*self.store, &proven, now).await?;
-        let put_off = proven.into_iter().map(|(feed, due)| {
-            let due_at = feed.wake_at.map_or(due, |wake| wake.min(due));
-            Slot { feed: feed.id, due_at, band: self.band(feed) }
-        });
+        let put_off =
+            proven.iter().filter_map(|feed| Some(Slot { feed: feed.id, due_at: feed.due()?, band: self.band(feed) }));
         self.schedule.put_off(&put_off.collect::<Vec<_>>(), now).await.or_else(ScheduleError::unless_part_away)?;
         self.park_on_the_way(interrupted).await?;
         late::remember(&*self.store, &*self.gate, &self.config, &verdicts, now).await?;
@@ -260,7 +268,8 @@ impl Results {
             // The feed that the page announces takes its place at once: nothing fails for its consumers.
             decision.notices = decision.notices.without(Notice::Penalised);
         }
-        let due = feed.archive.as_ref().map(|archive| archive.poll_due).or(feed.next_due);
+        let due = feed.archive.as_ref().map(|archive| archive.poll_due);
+        let due = due.or_else(|| late::planned_due(&feed.terms)).or(feed.next_due);
         let planned = due.zip(feed.state.last_polled).map(|(due, last)| due.since(last));
         let plans = decision.next_due.map(|due| due.since(report.started));
         if let (Some(planned), Some(plans)) = (planned, plans) {

@@ -74,8 +74,8 @@ pub enum StoreError {
     SharedSessions,
     /// The database cannot keep every text.
     #[error(
-        "the store's database has the encoding {encoding}; make one with UTF8: \
-         CREATE DATABASE name TEMPLATE template0 ENCODING 'UTF8'"
+        "the store's database has the encoding {encoding}; create one with UTF8: \
+         CREATE DATABASE name TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"
     )]
     Encoding {
         /// Its name at PostgreSQL, such as `SQL_ASCII`.
