@@ -27,7 +27,7 @@ fn a_worker_needs_no_token_to_be_asked_from_elsewhere_and_is_not_ready_without_i
 
     let alive = run(&["health", "--server", &server]);
     let ready = run(&["health", "--ready", "--server", &server]);
-    // It says so by itself too, with the cause.
+    // Its log names the cause too.
     let said = log.lines().map(Result::unwrap).find(|line| line.contains("this worker is not ready")).unwrap();
     worker.kill().unwrap();
     worker.wait().unwrap();

@@ -323,7 +323,7 @@ async fn after_an_alarm_no_feed_is_fetched_twice_in_a_row() {
     let replay = Replay::new(40, interval, &shared, urls, feed).await;
     let roles = replay.begin().await;
     own.control("rabbitmq", &["set_vm_memory_high_watermark", "absolute", "1000000"]);
-    // What was under way ends, and what was claimed before.
+    // What was in flight ends, and what was claimed before.
     tokio::time::sleep(Duration::from_secs(15)).await;
     let before = replay.origin.request_count();
     tokio::time::sleep(Duration::from_secs(10)).await;

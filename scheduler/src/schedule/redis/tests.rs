@@ -167,7 +167,7 @@ async fn as_many_parked_feeds_are_listed_as_there_are() {
     let host = HostKey::new("busy:80");
     let parked = |feed| Parking { feed, host: host.clone(), until: at(9), band: Band::Steady, rank: feed.0 };
     schedule.park(&feeds.into_iter().map(|feed| parked(FeedId(feed))).collect::<Vec<_>>()).await.unwrap();
-    // The server lists so many places of its table at once, some of which are empty.
+    // The server lists 950 places of its table at once, some of which are empty.
     assert_eq!(schedule.taken(950).await.unwrap().len(), 950);
 }
 
@@ -194,6 +194,7 @@ async fn a_shard_that_contradicts_itself_is_corrected() {
 
     let truth = [slot(1, 50, Band::Steady), slot(2, 50, Band::Steady)];
     assert_eq!(schedule.correct(&truth, LEASE, at(60)).await.unwrap(), 2);
+    assert_eq!(schedule.depth(at(60)).await.unwrap().parked, 2, "the first one is parked nowhere any more");
     let mut claimed = claim(&schedule, 60, 10).await;
     claimed.sort_unstable();
     assert_eq!(claimed, [1, 2]);
