@@ -105,7 +105,7 @@ fn nothing_is_lost_late_or_impolite_whatever_happens_to_a_fleet() {
 
 #[test]
 fn nothing_is_lost_late_or_impolite_in_a_long_life_of_a_large_fleet() {
-    let (feeds, hours) = (number("SIMULATE_FEEDS", 40), number("SIMULATE_HOURS", 12));
+    let (feeds, hours) = (number("SIMULATE_FEEDS", 40), number("SIMULATE_HOURS", 3));
     let feeds = usize::try_from(feeds).expect("some thousands");
     every_seed(number("SIMULATE_LONG", 1), |seed| long(seed, feeds, Duration::from_secs(hours * 3600)));
 }
