@@ -41,7 +41,7 @@ async fn several_that_open_an_empty_database_at_once_migrate_it_once() {
 async fn a_database_that_cannot_keep_every_text_is_refused() {
     let mut on = PgConnection::connect(&url()).await.unwrap();
     for encoding in ["SQL_ASCII", "LATIN1"] {
-        let name = format!("test-{encoding}-{:016x}", rand::random::<u64>());
+        let name = format!("test-{encoding}-{}", std::process::id());
         let options = format!("TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'");
         on.execute(AssertSqlSafe(format!("CREATE DATABASE \"{name}\" {options}"))).await.unwrap();
         let server: PgConnectOptions = url().parse().unwrap();
