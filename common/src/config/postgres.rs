@@ -3,7 +3,7 @@
 use url::Url;
 
 use super::ServerConfig;
-use super::servers::invalid;
+use super::server::invalid;
 
 const ATTRIBUTE: &str = "target_session_attrs";
 

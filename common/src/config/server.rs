@@ -64,6 +64,13 @@ pub fn hosts_of(url: &str) -> Option<(&str, Vec<&str>, &str)> {
     Some((&url[..start], url[start..end].split(',').collect(), &url[end..]))
 }
 
+/// Returns what is wrong with a URL that cannot be parsed, and the most probable remedy.
+pub(super) fn invalid(text: &str, reason: url::ParseError) -> String {
+    let remedy =
+        if text.contains('@') { "; in a password write %2F for /, %23 for #, %3F for ? and %40 for @" } else { "" };
+    format!("is not a valid URL: {reason}{remedy}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use lapin::uri::AMQPUri;
 use url::{Host, Url};
 
+use super::server::invalid;
 use super::{PostgresServer, ServerConfig};
 use crate::suggest::nearest;
 use crate::words::plain;
@@ -86,13 +87,6 @@ pub(super) fn rabbitmq(text: &str) -> Option<String> {
         Ok(_) => AMQPUri::from_str(text).err().map(|reason| format!("cannot be read: {reason}")),
         Err(reason) => Some(reason),
     }
-}
-
-/// Returns what is wrong with a URL that cannot be parsed, and the most probable remedy.
-pub(super) fn invalid(text: &str, reason: url::ParseError) -> String {
-    let remedy =
-        if text.contains('@') { "; in a password write %2F for /, %23 for #, %3F for ? and %40 for @" } else { "" };
-    format!("is not a valid URL: {reason}{remedy}")
 }
 
 /// Parses a URL of one host. Refuses a parameter that is not known.
