@@ -199,7 +199,7 @@ async fn a_shard_that_contradicts_itself_is_corrected() {
     claimed.sort_unstable();
     assert_eq!(claimed, [1, 2]);
     schedule.put(&[slot(1, 9900, Band::Steady), slot(2, 9900, Band::Steady)], at(60)).await.unwrap();
-    assert!(claim(&schedule, 9000, 10).await.is_empty(), "there is no feed behind this head");
+    assert!(claim(&schedule, 9000, 10).await.is_empty(), "a head without feeds is never claimed");
     assert_eq!(private.cli(&["EXISTS", &key("heads:steady")]), "0");
 }
 
