@@ -46,6 +46,8 @@ pub(crate) fn is_activity(media_type: &str) -> bool {
 
 /// The maximum number of announced feeds of one page.
 pub const MAX_ANNOUNCED: usize = 10;
+/// Announcements that are looked at: each is joined to the page's base, which may be long, and many may be of one URL.
+const MAX_ANNOUNCEMENTS: usize = 200;
 /// Bytes of a page that are looked at. Announcements belong into its head; some pages put half a megabyte of styles there.
 const MAX_PAGE_BYTES: usize = 2 * 1024 * 1024;
 /// What most tokens have at least, so that the deadline is checked often enough.
@@ -91,7 +93,7 @@ pub(crate) fn announced_in(text: &str, page_url: &Url, deadline: Option<Instant>
     emitter.naively_switch_states(true);
     let mut base = page_url.clone();
     let mut based = false;
-    let (mut seen, mut found) = (HashSet::new(), Vec::new());
+    let (mut seen, mut found, mut announcements) = (HashSet::new(), Vec::new(), 0);
     let mut watch = Watch::new(deadline);
     for (number, token) in Tokenizer::new_with_emitter(text, emitter).enumerate() {
         if watch.is_late(number * BYTES_OF_A_TOKEN) {
@@ -107,14 +109,17 @@ pub(crate) fn announced_in(text: &str, page_url: &Url, deadline: Option<Instant>
                 base = href.unwrap_or(base);
             }
             b"link" | b"a" => {
+                let Some((href, media_type)) = announcement(&tag) else { continue };
+                announcements += 1;
+                let feed = announced_feed(&tag, &href, media_type, &base);
                 // an actor may share its page's address, and differs in the requested media type
-                let feed = announcement(&tag, &base).filter(|feed| feed.is_actor() || feed.url.as_url() != page_url);
+                let feed = feed.filter(|feed| feed.is_actor() || feed.url.as_url() != page_url);
                 found.extend(feed.filter(|feed| seen.insert(feed.url.clone())));
             }
             _ => {}
         }
         // some are for comments alone and move behind the others
-        if found.len() >= 2 * MAX_ANNOUNCED {
+        if found.len() >= 2 * MAX_ANNOUNCED || announcements == MAX_ANNOUNCEMENTS {
             break;
         }
     }
@@ -134,7 +139,8 @@ pub(crate) fn usual_places(page: &FeedUrl) -> impl Iterator<Item = FeedUrl> {
     USUAL_PLACES.into_iter().filter_map(place)
 }
 
-fn announcement(tag: &StartTag<()>, base: &Url) -> Option<AnnouncedFeed> {
+/// Returns the address as written and the media type, if this element announces a feed.
+fn announcement(tag: &StartTag<()>) -> Option<(String, String)> {
     let rel = attribute(tag, b"rel")?.to_ascii_lowercase();
     let relations: HashSet<&str> = rel.split_ascii_whitespace().collect();
     let href = attribute(tag, b"href")?;
@@ -160,9 +166,10 @@ fn announcement(tag: &StartTag<()>, base: &Url) -> Option<AnnouncedFeed> {
         "application/ld+json" => relations.contains("alternate") && written.contains("activitystreams"),
         _ => false,
     };
-    if !is_feed {
-        return None;
-    }
+    is_feed.then_some((href, media_type))
+}
+
+fn announced_feed(tag: &StartTag<()>, href: &str, media_type: String, base: &Url) -> Option<AnnouncedFeed> {
     let url = String::from(base.join(href.trim()).ok()?).parse().ok()?;
     let title = attribute(tag, b"title").map(|title| title.split_whitespace().collect::<Vec<_>>().join(" "));
     let title = title.filter(|title| !title.is_empty()).map(|title| title.chars().take(MAX_TITLE).collect());
@@ -257,6 +264,11 @@ mod tests {
         let many: String =
             (0..1000).map(|n| format!("<link rel=alternate type=application/rss+xml href=/{n}>")).collect();
         assert_eq!(found(&many).len(), MAX_ANNOUNCED);
+        let repeated = "<a rel=feed href=x>".repeat(MAX_ANNOUNCEMENTS - 1);
+        let also = "<link rel=alternate type=application/rss+xml href=/a>";
+        let both = ["https://blog.example/about/x", "https://blog.example/a"];
+        assert_eq!(found(&format!("{repeated}{also}")), both);
+        assert_eq!(found(&format!("{repeated}<a rel=feed href=x>{also}")), [both[0]]);
         let far = format!("{}<link rel=alternate type=application/rss+xml href=/a>", "x".repeat(MAX_PAGE_BYTES));
         assert_eq!(found(&far).len(), 0);
     }

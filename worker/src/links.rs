@@ -19,12 +19,12 @@ pub(crate) fn announced(headers: &HeaderMap, url: &Url) -> HubLinks {
             let is_web = matches!(target.scheme(), "http" | "https") && target.as_str().len() <= FeedUrl::MAX_LENGTH;
             is_web.then(|| target.to_string())
         };
-        for relation in link.relations() {
-            if relation.eq_ignore_ascii_case("hub") {
-                announced.hub = announced.hub.or_else(target);
-            } else if relation.eq_ignore_ascii_case("self") {
-                announced.self_link = announced.self_link.or_else(target);
-            }
+        let is = |wanted: &str| link.relations().any(|relation| relation.eq_ignore_ascii_case(wanted));
+        if announced.hub.is_none() && is("hub") {
+            announced.hub = target();
+        }
+        if announced.self_link.is_none() && is("self") {
+            announced.self_link = target();
         }
     }
     announced
@@ -89,6 +89,9 @@ fn end_outside_quotes(text: &str, end: u8) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use common::testing::processor_time;
     use http::HeaderValue;
 
     use super::*;
@@ -135,5 +138,13 @@ mod tests {
         }
         let many = "<https://a.example/>; rel=x, ".repeat(1000) + "<https://hub.example/>; rel=hub";
         assert_eq!(read(&[&many]).0, None, "bounded");
+    }
+
+    #[test]
+    fn a_target_is_resolved_once_however_often_its_relation_is_repeated() {
+        let field = format!("<mailto:{}>; rel=\"{}\"", "a".repeat(100_000), "hub ".repeat(100_000));
+        let begun = processor_time();
+        assert_eq!(read(&[&field]).0, None);
+        assert!(processor_time() - begun < Duration::from_secs(5), "{:?}", processor_time() - begun);
     }
 }

@@ -92,7 +92,100 @@ fn pages() -> Vec<(String, Vec<u8>)> {
     let feed = "<rss><channel><title>t</title><item><guid>1</guid></item></channel></rss>";
     pages.push(("60,000 times <, then x".to_owned(), format!("{}x", "<".repeat(60_000)).into_bytes()));
     pages.push(("60,000 times <, then a feed".to_owned(), format!("{} {feed}", "<".repeat(60_000)).into_bytes()));
+    let page = |entry: String| format!("<!DOCTYPE html><div class=h-feed><div class=h-entry>{entry}").into_bytes();
+    pages.extend(entries_that_multiply().into_iter().map(|(name, entry)| (name.to_owned(), page(entry))));
     pages
+}
+
+/// Entries of pages that multiply a value by the classes of its element, or by the elements around it.
+fn entries_that_multiply() -> Vec<(&'static str, String)> {
+    let large = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+    let numbered = |class: &str| (0..95_000).map(|n| format!("{class}{n} ")).collect::<String>();
+    let classes = |classes: String| format!("<b class='{classes}'>x</b>");
+    let picture = |classes: String, url: usize| format!("<img class='{classes}' src='http://a/{}'>", "A".repeat(url));
+    let in_categories = |inside: String| format!("{}{inside}", "<b class=p-category>".repeat(300));
+    let attributes: String = (0..64).map(|n| format!(" a{n}")).collect();
+    let description = format!("<img alt='{}'>", "x".repeat(large));
+    let value = format!("<data class=value value='{}'></data>", "x".repeat(large));
+    let link = format!("<img src='{}'>", "x".repeat(8_000));
+    let element = format!("<span{attributes}></span>");
+    let quotes = "\"".repeat(7 * large);
+    vec![
+        ("a URL of 100 KB and 8,000 classes", picture("u-photo ".repeat(8_000), 100_000)),
+        ("a URL of 100 KB and 95,000 different classes", picture(numbered("u-a"), 100_000)),
+        ("100 URLs of 8 KB and 1,000 classes each", picture("u-photo ".repeat(1_000), 8_000).repeat(100)),
+        ("a category of 95,000 classes", classes("p-category ".repeat(95_000))),
+        ("a text of 95,000 different classes", classes(numbered("p-a"))),
+        ("seven texts of short classes", classes("p-x ".repeat(large / 4)).repeat(7)),
+        ("300 categories around 7 descriptions", in_categories(description.repeat(7))),
+        ("300 categories around 7 values", in_categories(value.repeat(7))),
+        ("300 categories around 100 URLs", in_categories(link.repeat(100))),
+        ("300 categories around many attributes", in_categories(element.repeat(large / 125))),
+        ("a text that escaping makes six times as long", format!("<p class='p-summary p-content'>{quotes}")),
+    ]
+}
+
+/// Returns an outbox of one object.
+fn outbox(object: &str) -> Vec<u8> {
+    format!(r#"{{"@context":"https://www.w3.org/ns/activitystreams","type":"Collection","items":[{object}]}}"#)
+        .into_bytes()
+}
+
+/// Returns an author feed of one post, whose record is this, with these things below it.
+fn author_feed(record: &str, embed: &str) -> Vec<u8> {
+    let author = r#"{"did":"did:plc:a","handle":"a.example"}"#;
+    let post = format!(
+        r#"{{"uri":"at://did:plc:a/app.bsky.feed.post/1","author":{author},"record":{{{record}}},"embed":{{{embed}}}}}"#
+    );
+    format!(r#"{{"feed":[{{"post":{post}}}]}}"#).into_bytes()
+}
+
+/// Feeds that multiply a value by what repeats or escapes it.
+fn feeds_that_multiply() -> Vec<(&'static str, Vec<u8>)> {
+    let atom = |entries: String| format!("<feed><title>t</title>{entries}</feed>").into_bytes();
+    let ampersands = "&".repeat(20_000_000);
+    let picture = |url: &str, alt: &str| {
+        author_feed("", &format!(r#""images":[{{"fullsize":"https://a/{url}","alt":"{alt}"}}]"#))
+    };
+    vec![
+        ("a link of 5 MB and 100,000 relations", {
+            let (relations, url) = ("enclosure ".repeat(100_000), "A".repeat(5_000_000));
+            atom(format!("<entry><link rel='{relations}' href='http://a/{url}'/></entry>"))
+        }),
+        ("2,000 links of 8 KB and 64 relations each", {
+            let (relations, url) = ("related ".repeat(64), "A".repeat(8_000));
+            atom(format!("<entry><link rel='{relations}' href='http://a/{url}'/></entry>").repeat(2_000))
+        }),
+        ("a base of 10 MB and 255 empty ones", {
+            let (base, others) = ("&amp;".repeat(2_000_000), " xml:base=''".repeat(255));
+            rss(&format!("<x xml:base='{base}'{others}/>"))
+        }),
+        ("a language of 1 MB around 100,000 contents", {
+            let (language, contents) = ("a".repeat(1_000_000), "<content/>".repeat(100_000));
+            atom(format!("<entry><category term='a' xml:lang='{language}'>{contents}</category></entry>"))
+        }),
+        ("64 authors whose names end in 300 KB of spaces", {
+            let (inside, behind) = (" ".repeat(2_000), " ".repeat(300_000));
+            let author = |n| format!("<author><name>{n}{inside}x{behind}</name><uri>a</uri></author>");
+            atom(format!("<entry>{}</entry>", (10..74).map(author).collect::<String>()))
+        }),
+        (
+            "JSON Feed with a text of 20 MB of &",
+            format!(r#"{{"version":"https://jsonfeed.org/version/1.1","items":[{{"content_text":"{ampersands}"}}]}}"#)
+                .into_bytes(),
+        ),
+        (
+            "Atom with a text of 20 MB of &",
+            atom(format!("<entry><content type='text'><![CDATA[{ampersands}]]></content></entry>")),
+        ),
+        ("a post of 20 MB of &", author_feed(&format!(r#""text":"{ampersands}""#), "")),
+        ("a post with a picture's description of 20 MB of &", picture("1", &ampersands)),
+        ("a post with a picture's URL of 20 MB of &", picture(&ampersands, "")),
+        (
+            "a post with a card's title of 20 MB of &",
+            author_feed("", &format!(r#""external":{{"uri":"https://a/","title":"{ampersands}"}}"#)),
+        ),
+    ]
 }
 
 /// Returns the documents; those about files and hosts name this file and this address.
@@ -150,6 +243,11 @@ fn documents(file: &Path, address: &str) -> Vec<(&'static str, Vec<u8>)> {
             let lists = format!(r#""authors":[{authors}{{}}],"attachments":[{files}{{}}]"#);
             format!(r#"{{"version":"https://jsonfeed.org/version/1.1",{lists},"items":[{{{lists}}}]}}"#).into_bytes()
         }),
+        ("JSON Feed with 20,000 attachments in each of 300 items", {
+            let item = format!(r#"{{"id":"1","attachments":[{}{{}}]}},"#, "{},".repeat(20_000));
+            format!(r#"{{"version":"https://jsonfeed.org/version/1.1","items":[{}{{}}]}}"#, item.repeat(300))
+                .into_bytes()
+        }),
         ("RSS-in-JSON of 20,000 items", {
             let items = r#"{"a":[1,1,1,1,1,1,1,1]},"#.repeat(20_000);
             format!(r#"{{"rss":{{"channel":{{"title":"t","item":[{items}{{}}]}}}}}}"#).into_bytes()
@@ -166,9 +264,19 @@ fn documents(file: &Path, address: &str) -> Vec<(&'static str, Vec<u8>)> {
         }),
         ("an outbox whose objects have long lists", {
             let list = r#"{"url":"a","width":1},"#.repeat(17_000);
-            let note = format!(r#"{{"type":"Note","id":"1","attachment":[{list}{{}}],"image":[{list}{{}}]}}"#);
-            format!(r#"{{"@context":"https://www.w3.org/ns/activitystreams","type":"Collection","items":[{note}]}}"#)
-                .into_bytes()
+            outbox(&format!(r#"{{"type":"Note","id":"1","attachment":[{list}{{}}],"image":[{list}{{}}]}}"#))
+        }),
+        ("a film of 30,000 files and a picture with a URL of 30 KB", {
+            let files = r#"{"mediaType":"image/a","href":"a"},"#.repeat(30_000);
+            let image = format!("https://x/{}", "A".repeat(30_000));
+            outbox(&format!(r#"{{"type":"Video","id":"1","image":"{image}","url":[{files}{{}}]}}"#))
+        }),
+        ("a film of 15,000 files and pictures, and a long duration", {
+            let files = r#"{"mediaType":"image/a","href":"a"},"#.repeat(15_000);
+            let pictures = r#"{"url":"a","width":1},"#.repeat(15_000);
+            let duration = "0D".repeat(50_000);
+            let said = format!(r#""duration":"P{duration}","image":[{pictures}{{}}]"#);
+            outbox(&format!(r#"{{"type":"Video","id":"1",{said},"url":[{files}{{}}]}}"#))
         }),
         ("a megabyte of unclosed tags", rss(&"<item><p>".repeat(120_000))[..1_000_000].to_vec()),
     ]
@@ -200,7 +308,8 @@ fn hostile_documents_cost_little_and_reach_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
 
-    let feeds = documents(&pipe, &listener.local_addr().unwrap().to_string());
+    let mut feeds = documents(&pipe, &listener.local_addr().unwrap().to_string());
+    feeds.extend(feeds_that_multiply());
     for (name, bytes) in feeds.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).chain(pages()) {
         let path = folder.join("document");
         std::fs::File::create(&path).unwrap().write_all(&bytes).unwrap();

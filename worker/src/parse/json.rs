@@ -10,17 +10,18 @@ use std::marker::PhantomData;
 use common::document::FeedAbout;
 use common::entry::{Author, Number};
 use common::time::Timestamp;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::draft::{Best, Draft, DraftAbout, DraftEntry, File, MAX_MEMBERS as MAX_AUTHORS, Text};
+use super::draft::{Best, Draft, DraftAbout, DraftEntry, File, MAX_MEMBERS, Text};
 use super::hints::Announced;
 use super::link::Link;
 use super::text::as_html;
 use super::{ParseError, ParseLimits, dates};
 
-/// Members of one list that are kept: an empty object of three bytes becomes an item of three hundred.
-const MAX_MEMBERS: usize = 20_000;
+/// Items that are kept: an empty object of three bytes becomes an item of three hundred.
+const MAX_ITEMS: usize = 20_000;
+/// Attachments that are read: one more than an entry keeps, so that the entry is marked as cut.
+const MAX_ATTACHMENTS: usize = MAX_MEMBERS + 1;
 
 /// Reads a document that begins with `{`.
 ///
@@ -29,8 +30,8 @@ pub(super) fn read(text: &str, limits: &ParseLimits) -> Result<Draft<'static>, P
     if limits.is_late() {
         return Err(ParseError::late());
     }
-    match serde_json::from_str(text) {
-        Ok(feed) => draft(feed, limits),
+    match serde_json::from_str::<LooseObject<JsonFeed>>(text) {
+        Ok(LooseObject(feed)) => draft(feed.unwrap_or_default(), limits),
         Err(error) if claims_to_be_a_feed(text) => Err(ParseError::malformed(&error)),
         Err(error) => Err(ParseError::not_a_feed(&format!("neither XML nor JSON: {error}"))),
     }
@@ -44,7 +45,7 @@ fn draft(feed: JsonFeed, limits: &ParseLimits) -> Result<Draft<'static>, ParseEr
     }
     let items = feed.items.0.unwrap_or_default();
     let is_hub = |hub: &JsonHub| {
-        let kind = hub.kind.0.as_deref().unwrap_or("");
+        let kind = hub.r#type.0.as_deref().unwrap_or("");
         ["websub", "pubsubhubbub"].iter().any(|known| kind.eq_ignore_ascii_case(known))
     };
     let hub = feed.hubs.0.unwrap_or_default().into_iter().find(is_hub);
@@ -140,7 +141,7 @@ fn known_authors(one: Option<&JsonAuthor>, list: Option<&[JsonAuthor]>) -> Vec<(
 
 fn listed_authors<'j>(one: Option<&'j JsonAuthor>, list: Option<&'j [JsonAuthor]>) -> impl Iterator<Item = Author> {
     let list = list.filter(|list| !list.is_empty()).or(one.map(std::slice::from_ref)).unwrap_or_default();
-    list.iter().take(MAX_AUTHORS).filter_map(|author| {
+    list.iter().filter_map(|author| {
         let name = author.name.0.clone()?;
         Some(Author { name, url: author.url.0.clone(), email: None, avatar: author.avatar.0.clone() })
     })
@@ -156,69 +157,97 @@ fn authors(one: Option<JsonAuthor>, list: Option<Vec<JsonAuthor>>) -> Best<Vec<C
     authors
 }
 
-#[derive(Default, serde::Deserialize)]
-#[serde(default)]
-struct JsonFeed {
-    version: Loose,
-    title: Loose,
-    home_page_url: Loose,
-    feed_url: Loose,
-    next_url: Loose,
-    expired: LooseTruth,
-    language: Loose,
-    description: Loose,
-    icon: Loose,
-    favicon: Loose,
-    author: LooseObject<JsonAuthor>,
-    authors: LooseList<JsonAuthor>,
-    hubs: LooseList<JsonHub>,
-    items: LooseList<JsonItem>,
+/// Defines an object, and how it takes these members. Of several values of one name the last counts, as in most
+/// readers of JSON (RFC 8259, section 4); what serde derives refuses such a document.
+macro_rules! object {
+    ($object:ident { $($member:ident: $value:ty,)+ }) => {
+        #[derive(Default)]
+        struct $object { $($member: $value,)+ }
+
+        impl Taking<()> for $object {
+            fn map<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+                #[derive(serde::Deserialize)]
+                #[serde(field_identifier)]
+                #[expect(non_camel_case_types, reason = "these are the names in JSON")]
+                enum Name { $($member,)+ #[serde(other)] other }
+
+                let mut object = Self::default();
+                while let Some(key) = map.next_key::<Name>()? {
+                    match key {
+                        $(Name::$member => object.$member = map.next_value()?,)+
+                        Name::other => {
+                            map.next_value::<IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(object)
+            }
+        }
+    };
 }
 
-#[derive(Default, serde::Deserialize)]
-#[serde(default)]
-struct JsonItem {
-    id: Loose,
-    url: Loose,
-    external_url: Loose,
-    title: Loose,
-    content_html: Loose,
-    content_text: Loose,
-    summary: Loose,
-    date_published: Loose,
-    date_modified: Loose,
-    language: Loose,
-    tags: LooseTexts,
-    image: Loose,
-    banner_image: Loose,
-    author: LooseObject<JsonAuthor>,
-    authors: LooseList<JsonAuthor>,
-    attachments: LooseList<JsonAttachment>,
+object! {
+    JsonFeed {
+        version: Loose,
+        title: Loose,
+        home_page_url: Loose,
+        feed_url: Loose,
+        next_url: Loose,
+        expired: LooseTruth,
+        language: Loose,
+        description: Loose,
+        icon: Loose,
+        favicon: Loose,
+        author: LooseObject<JsonAuthor>,
+        authors: LooseList<JsonAuthor>,
+        hubs: LooseList<JsonHub>,
+        items: LooseList<JsonItem, MAX_ITEMS>,
+    }
 }
 
-#[derive(Default, serde::Deserialize)]
-#[serde(default)]
-struct JsonAuthor {
-    name: Loose,
-    url: Loose,
-    avatar: Loose,
+object! {
+    JsonItem {
+        id: Loose,
+        url: Loose,
+        external_url: Loose,
+        title: Loose,
+        content_html: Loose,
+        content_text: Loose,
+        summary: Loose,
+        date_published: Loose,
+        date_modified: Loose,
+        language: Loose,
+        tags: LooseTexts,
+        image: Loose,
+        banner_image: Loose,
+        author: LooseObject<JsonAuthor>,
+        authors: LooseList<JsonAuthor>,
+        attachments: LooseList<JsonAttachment, MAX_ATTACHMENTS>,
+    }
 }
 
-#[derive(Default, serde::Deserialize)]
-#[serde(default)]
-struct JsonHub {
-    #[serde(rename = "type")]
-    kind: Loose,
-    url: Loose,
+object! {
+    JsonAuthor {
+        name: Loose,
+        url: Loose,
+        avatar: Loose,
+    }
 }
 
-#[derive(Default, serde::Deserialize)]
-#[serde(default)]
-struct JsonAttachment {
-    url: Loose,
-    mime_type: Loose,
-    size_in_bytes: Loose,
-    duration_in_seconds: Loose,
+object! {
+    JsonHub {
+        r#type: Loose,
+        url: Loose,
+    }
+}
+
+object! {
+    JsonAttachment {
+        url: Loose,
+        mime_type: Loose,
+        size_in_bytes: Loose,
+        duration_in_seconds: Loose,
+    }
 }
 
 /// A text, or a number as its text; anything else is absent.
@@ -236,8 +265,8 @@ struct LooseTexts(Option<Vec<String>>);
 /// An object; anything else is absent.
 struct LooseObject<T>(Option<T>);
 
-/// A list of objects; members of other types, and what is beyond [`MAX_MEMBERS`], are left out, anything else is absent.
-struct LooseList<T>(Option<Vec<T>>);
+/// A list of objects; members of other types, and what is beyond `MOST`, are left out, anything else is absent.
+struct LooseList<T, const MOST: usize = MAX_MEMBERS>(Option<Vec<T>>);
 
 impl<T> Default for LooseObject<T> {
     fn default() -> Self {
@@ -245,7 +274,7 @@ impl<T> Default for LooseObject<T> {
     }
 }
 
-impl<T> Default for LooseList<T> {
+impl<T, const MOST: usize> Default for LooseList<T, MOST> {
     fn default() -> Self {
         LooseList(None)
     }
@@ -254,7 +283,7 @@ impl<T> Default for LooseList<T> {
 /// Takes any value; a `None` stands for a value of another type.
 struct Any<T, R>(PhantomData<(T, R)>);
 
-/// How one of the loose types takes the values that it accepts. What is not overridden is left out.
+/// How a type takes the values that it accepts. What is not overridden is left out.
 trait Taking<R>: Default {
     fn text(_: String) -> Self {
         Self::default()
@@ -287,29 +316,29 @@ impl Taking<()> for LooseTruth {
 impl Taking<()> for LooseTexts {
     fn list<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
         let mut texts = Vec::new();
-        while let Some(member) = list.next_element::<Loose>()? {
-            if texts.len() < MAX_MEMBERS {
-                texts.extend(member.0);
-            }
+        while texts.len() < MAX_MEMBERS {
+            let Some(member) = list.next_element::<Loose>()? else { return Ok(LooseTexts(Some(texts))) };
+            texts.extend(member.0);
         }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
         Ok(LooseTexts(Some(texts)))
     }
 }
 
-impl<T: DeserializeOwned> Taking<T> for LooseObject<T> {
+impl<T: Taking<()>> Taking<T> for LooseObject<T> {
     fn map<'de, A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
-        T::deserialize(MapAccessDeserializer::new(map)).map(|object| LooseObject(Some(object)))
+        T::map(map).map(|object| LooseObject(Some(object)))
     }
 }
 
-impl<T: DeserializeOwned> Taking<T> for LooseList<T> {
+impl<T: Taking<()>, const MOST: usize> Taking<T> for LooseList<T, MOST> {
     fn list<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
         let mut objects = Vec::new();
-        while let Some(member) = list.next_element::<LooseObject<T>>()? {
-            if objects.len() < MAX_MEMBERS {
-                objects.extend(member.0);
-            }
+        while objects.len() < MOST {
+            let Some(member) = list.next_element::<LooseObject<T>>()? else { return Ok(LooseList(Some(objects))) };
+            objects.extend(member.0);
         }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
         Ok(LooseList(Some(objects)))
     }
 }
@@ -376,13 +405,13 @@ impl<'de> Deserialize<'de> for LooseTexts {
     }
 }
 
-impl<'de, T: DeserializeOwned> Deserialize<'de> for LooseObject<T> {
+impl<'de, T: Taking<()>> Deserialize<'de> for LooseObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Any::<Self, T>(PhantomData))
     }
 }
 
-impl<'de, T: DeserializeOwned> Deserialize<'de> for LooseList<T> {
+impl<'de, T: Taking<()>, const MOST: usize> Deserialize<'de> for LooseList<T, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Any::<Self, T>(PhantomData))
     }

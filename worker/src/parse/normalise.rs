@@ -20,6 +20,7 @@ use super::links::{self, Links};
 use super::one_line::{MAX_NAME_BYTES, name, title};
 use super::{ParseError, ParseLimits, ParsedFeed};
 use super::{identity, text};
+use bounds::Budget;
 
 /// Longest id that is kept as it is, in bytes.
 pub(super) const MAX_ID_BYTES: usize = 1024;
@@ -33,7 +34,7 @@ pub(super) fn finish(draft: Draft<'_>, base: Option<&Url>, limits: &ParseLimits)
     let hints = announced.hints();
     let language = language(draft.language.into_option());
     let names = names(draft.authors.into_option());
-    let persons = details::persons(&draft.about.fields.authors.iter(), &names, None, &mut links);
+    let persons = details::persons(draft.about.fields.authors.iter(), &names, Budget::inherited(), None, &mut links);
     let common = Common { limits, language: language.clone(), authors: authors(names), persons };
     let entries = draft.entries.into_iter().take(limits.max_entries);
     let entries = entries.map(|entry| match limits.is_late() {
@@ -76,7 +77,7 @@ struct Common<'l> {
 
 fn finish_entry(draft: DraftEntry<'_>, common: &Common<'_>, links: &mut Links<'_>) -> Entry {
     let mut cut = draft.cut;
-    let max = common.limits.max_text_bytes;
+    let max = common.limits.max_text_bytes.min(text::MAX_TEXT_BYTES);
     let id = draft.id.into_option().and_then(text::cleaned);
     let mut more = draft.details;
     let original = more.as_mut().and_then(|more| links.absolute(&more.original_link.take()?));
@@ -85,8 +86,11 @@ fn finish_entry(draft: DraftEntry<'_>, common: &Common<'_>, links: &mut Links<'_
     let names = names(draft.authors.into_option());
     let persons = match &more {
         _ if names.is_empty() => common.persons.clone(),
-        Some(more) => details::persons(&more.authors.iter().map(|(_, known)| known), &names, more.base.as_ref(), links),
-        None => details::persons(&[].iter(), &names, None, links),
+        Some(more) => {
+            let known = more.authors.iter().map(|(_, known)| known);
+            details::persons(known, &names, Budget::new(), more.base.as_ref(), links)
+        }
+        None => details::persons([].iter(), &names, Budget::new(), None, links),
     };
     let mut entry = Entry {
         id: String::new(),

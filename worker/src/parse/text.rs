@@ -45,17 +45,33 @@ fn repaired(character: char) -> Option<char> {
     }
 }
 
+/// Longest summary or content, in bytes, whatever the limits of a document allow: readers that do not know the limits
+/// escape no more of a text.
+pub(super) const MAX_TEXT_BYTES: usize = 1024 * 1024;
+
+/// Returns as much of a text as may be kept and one character more, so that the entry is marked as cut. Escaping makes
+/// a text up to six times as long.
+pub(super) fn beginning(text: &str, max_bytes: usize) -> &str {
+    const LONGEST_CHARACTER: usize = 4;
+    &text[..text.floor_char_boundary(max_bytes.saturating_add(LONGEST_CHARACTER))]
+}
+
 /// Returns a plain text as HTML that shows it, line breaks included: long texts of entries are HTML, whatever their
 /// publisher wrote.
 pub(super) fn as_html(text: Cow<'_, str>) -> Cow<'_, str> {
     if !text.trim().contains(['&', '<', '>', '\n']) {
         return text;
     }
-    escaped(text.trim()).replace('\n', "<br>\n").into()
+    escaped_lines(beginning(text.trim(), MAX_TEXT_BYTES), "<br>\n").into()
 }
 
 /// Returns a text that must not be taken for markup, fit for an attribute too.
 pub(super) fn escaped(text: &str) -> String {
+    escaped_lines(text, "\n")
+}
+
+/// Returns the same with this HTML in place of each line feed.
+pub(super) fn escaped_lines(text: &str, line_break: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -63,6 +79,7 @@ pub(super) fn escaped(text: &str) -> String {
             '<' => html.push_str("&lt;"),
             '>' => html.push_str("&gt;"),
             '"' => html.push_str("&quot;"),
+            '\n' => html.push_str(line_break),
             _ => html.push(character),
         }
     }
@@ -219,7 +236,10 @@ const MAX_REFERENCE: usize = 40;
 
 /// Adds the text of the reference at the beginning of `text`; returns the reference's length, 0 when it is invalid.
 fn push_reference(text: &mut String, from: &str) -> usize {
-    let Some(end) = from.bytes().take(MAX_REFERENCE).position(|byte| byte == b';') else { return 0 };
+    // A text may be all ampersands: each is looked at as far as a name reaches.
+    let ends_name = |byte: u8| !byte.is_ascii_alphanumeric() && byte != b'#';
+    let end = from.bytes().take(MAX_REFERENCE).skip(1).position(ends_name).map(|at| at + 1);
+    let Some(end) = end.filter(|end| from.as_bytes()[*end] == b';') else { return 0 };
     let name = &from[1..end];
     let character = if name.starts_with('#') { entities::number(name) } else { entities::character(name) };
     match character {
@@ -254,6 +274,24 @@ mod tests {
             as_html("1 < 2 & \"b\"\n<b>no tag</b>\n".into()),
             "1 &lt; 2 &amp; &quot;b&quot;<br>\n&lt;b&gt;no tag&lt;/b&gt;"
         );
+        assert_eq!(escaped("\n"), "\n");
+    }
+
+    #[test]
+    fn a_long_text_is_escaped_as_far_as_it_is_kept() {
+        assert!(crate::parse::ParseLimits::default().max_text_bytes <= MAX_TEXT_BYTES);
+        let whole = "&".repeat(MAX_TEXT_BYTES);
+        assert_eq!(as_html(whole.as_str().into()).len(), MAX_TEXT_BYTES * "&amp;".len());
+        let html = as_html(format!("{whole}{}", "é&".repeat(MAX_TEXT_BYTES)).into());
+        assert_eq!(&html[MAX_TEXT_BYTES * "&amp;".len()..], "é&amp;");
+    }
+
+    #[test]
+    fn a_beginning_is_longer_than_what_is_kept_if_the_text_is() {
+        let table = [("abc", "abc"), ("abcdefgh", "abcdefg"), ("abc\u{1F30A}d", "abc\u{1F30A}"), ("ééééé", "ééé")];
+        for (text, kept) in table {
+            assert_eq!(beginning(text, 3), kept, "{text}");
+        }
     }
 
     #[test]
@@ -282,6 +320,7 @@ mod tests {
             ("&&#65;<b>&", "&A<b>&"),
             ("é&é;", "é&é;"),
             ("&amp;à la &#101;é&é&", "&à la eé&é&"),
+            ("&#+65;&a b;&a&lt;", "&#+65;&a b;&a<"),
         ];
         for (raw, text) in table {
             assert_eq!(resolved(raw), text, "{raw}");

@@ -1,6 +1,7 @@
 //! What entries keep beside their texts, read from documents that we wrote as examples of today's publishers.
 
 use common::entry::{Entry, EntryDetails, Number};
+use common::url::FeedUrl;
 use serde_json::{Value, json};
 use worker::parse::{ParseLimits, entry_json, parse};
 
@@ -144,6 +145,78 @@ fn authors_are_a_list_and_those_of_an_atom_or_json_feed_are_its_entries_too() {
 }
 
 #[test]
+fn an_entry_without_authors_has_only_the_beginning_of_a_feeds_long_list() {
+    let author = |n| format!("<author><name>{n}</name><uri>https://a.example/{n}/{}</uri></author>", "x".repeat(400));
+    let authors: String = (10..74).map(author).collect();
+    let document = format!(
+        "<feed xmlns='http://www.w3.org/2005/Atom'>{authors}<entry><id>1</id></entry><entry><id>2</id>{authors}</entry></feed>"
+    );
+    let feed = parse(document.as_bytes(), None, "https://feed.example/feed", &ParseLimits::default()).unwrap();
+    let kept = |entry: &Entry| entry.details.as_ref().map(|details| details.authors.len());
+    assert_eq!([kept(&feed.entries[0]), kept(&feed.entries[1])], [Some(4), Some(64)]);
+    assert_eq!(feed.onward.about.map(|about| about.authors.len()), Some(64));
+}
+
+#[test]
+fn each_relation_of_a_link_counts_once_and_a_link_that_is_too_long_not_at_all() {
+    let long = format!("https://a.example/{}", "x".repeat(FeedUrl::MAX_LENGTH));
+    let document = atom(&format!(
+        "<link rel='related http://a.example/related Related via' href='/r'/><link rel='related' href='{long}'/>\
+         <link rel='a b c d e f g h related' href='/s'/><link rel='enclosure Enclosure' href='/f' length='5'/>"
+    ));
+    let [related, enclosures] = fields(&document, ["related", "enclosures"]);
+    assert_eq!(related, json!(["https://feed.example/r", "https://feed.example/r"]));
+    assert_eq!(enclosures, json!([{"url": "https://feed.example/f", "length": 5}]));
+}
+
+#[test]
+fn an_element_with_several_bases_has_the_first() {
+    let links = |attributes: &str| {
+        let content = format!("<content type='html' {attributes}>&lt;a href='x'>y&lt;/a></content>");
+        fields(&atom(&content), ["links"])
+    };
+    assert_eq!(links("xml:base='/a/' xml:base='b/'"), [json!(["https://feed.example/a/x"])]);
+    let long = "b/".repeat(FeedUrl::MAX_LENGTH);
+    assert_eq!(links(&format!("xml:base='{long}' xml:base='/&amp;/'")), [json!(["https://feed.example/&/x"])]);
+}
+
+#[test]
+fn an_atom_entry_without_authors_has_those_of_its_source_before_the_feeds() {
+    let entry = |inside: &str| {
+        let document = format!(
+            "<feed xmlns='http://www.w3.org/2005/Atom'><author><name>Planet</name></author><entry><id>1</id>{inside}</entry></feed>"
+        );
+        fields(&document, ["author", "authors", "source"])
+    };
+    let source = "<source><id>o</id><author><name>Ann</name><uri>/ann</uri></author><title>Other</title></source>";
+    let kept = json!({"id": "o", "title": "Other"});
+    let ann = json!([{"name": "Ann", "url": "https://feed.example/ann"}]);
+    assert_eq!(entry(source), [json!("Ann"), ann, kept.clone()]);
+    let own = "<author><name>Ben</name></author>";
+    for inside in [format!("{own}{source}"), format!("{source}{own}")] {
+        assert_eq!(entry(&inside), [json!("Ben"), json!([{"name": "Ben"}]), kept.clone()], "{inside}");
+    }
+    let [author, ..] = entry("<source><id>o</id><title>Other</title></source>");
+    assert_eq!(author, "Planet");
+}
+
+#[test]
+fn the_last_of_several_values_of_one_name_counts_in_a_json_feed() {
+    let lists = r#"{"version":"https://jsonfeed.org/version/1.1","title":"t","items":[{"id":"1","tags":[],"tags":["a"]},{"id":"2"}]}"#;
+    assert_eq!((read(lists).len(), fields(lists, ["categories"])), (2, [json!(["a"])]));
+    let everywhere = r#"{"version":"https://jsonfeed.org/version/1.1","title":"no","title":"t","items":[{"id":"no"}],"_x":1,"_x":2,
+        "hubs":[{"type":"rssCloud","type":"WebSub","url":"https://no.example/","url":"https://hub.example/"}],
+        "items":[{"id":"no","id":"1","author":{"name":"no","name":"Ann"},
+        "attachments":[{"url":"/no.mp3","url":"/a.mp3","mime_type":"no","mime_type":"audio/mpeg"}]}]}"#;
+    let feed = parse(everywhere.as_bytes(), None, "https://feed.example/feed", &ParseLimits::default()).unwrap();
+    let [entry] = &feed.entries[..] else { panic!("{feed:?}") };
+    assert_eq!((feed.title.as_deref(), feed.hub.as_deref()), (Some("t"), Some("https://hub.example/")));
+    assert_eq!((entry.id.as_str(), entry.author.as_deref()), ("1", Some("Ann")));
+    let file = &entry.enclosures[0];
+    assert_eq!((file.url.as_str(), file.media_type.as_deref()), ("https://feed.example/a.mp3", Some("audio/mpeg")));
+}
+
+#[test]
 fn attributes_without_a_field_of_their_own_are_kept() {
     let document = rss("<podcast:season name='Crossings'>2</podcast:season><podcast:episode>3</podcast:episode>\
         <podcast:value type='lightning' method='keysend'><podcast:valueRecipient type='node' address='a' customKey='7' split='1'/>\
@@ -171,6 +244,18 @@ fn a_json_feed_keeps_pictures_authors_and_durations() {
         json!([{"name": "Ann", "url": "https://feed.example/ann", "avatar": "https://feed.example/ann.png"}])
     );
     assert_eq!(enclosures[0]["duration"], 61.5);
+}
+
+#[test]
+fn a_json_feed_keeps_a_limited_number_of_attachments_and_the_entry_is_marked_as_cut() {
+    let kept = |count: usize| {
+        let attachments: Vec<Value> = (0..count).map(|n| json!({"url": format!("/{n}")})).collect();
+        let item = json!({"id": "1", "attachments": attachments});
+        let document = json!({"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": [item]});
+        let entry = &read(&document.to_string())[0];
+        (entry.enclosures.len(), entry.cut)
+    };
+    assert_eq!([kept(64), kept(65), kept(1_000)], [(64, false), (64, true), (64, true)]);
 }
 
 #[test]

@@ -245,6 +245,10 @@ const ODD: &[(&str, &str)] = &[
         "{\"version\":\"https://jsonfeed.org/version/1\",\"title\":\"t\",\"items\":[{\"id\":7,\"title\":\"a\"}]}",
     ),
     (
+        "a name several times in an object of JSON",
+        "{\"version\":\"https://jsonfeed.org/version/1\",\"title\":\"no\",\"title\":\"t\",\"items\":[{\"title\":7,\"title\":\"a\"}]}",
+    ),
+    (
         "a version of JSON Feed that never was",
         "{\"version\":\"jsonfeed.org/9\",\"title\":\"t\",\"items\":[{\"title\":\"a\",\"url\":{},\"tags\":7}]}",
     ),

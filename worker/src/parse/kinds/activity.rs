@@ -8,10 +8,12 @@
 use std::collections::HashSet;
 
 use common::entry::{Author, Enclosure, EntryDetails, Geo, Number};
+use common::url::FeedUrl;
 use serde_json::Value;
 use url::Url;
 
 use super::posts::{Post, Posts, iso_duration, json, media_type_of, time};
+use crate::parse::draft::MAX_MEMBERS;
 
 /// Where a document that has no posts itself says that they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,12 +164,12 @@ fn place(location: &Value) -> Option<Geo> {
 }
 
 /// Returns an object's or actor's picture: the largest first where there are several, as servers list the smallest
-/// first.
+/// first. One whose URL is too long is none: each file of a film has a copy.
 fn picture(of: &Value) -> Option<String> {
     let pictures = ["image", "icon"].into_iter().filter_map(|name| of.get(name));
     let width = |picture: &&Value| picture.get("width").and_then(Value::as_u64).unwrap_or(0);
     let picture = |list: &Value| address_of_file(each(list).max_by_key(width)?);
-    pictures.filter_map(picture).next()
+    pictures.filter_map(picture).find(|url| url.len() <= FeedUrl::MAX_LENGTH)
 }
 
 fn text_or_name(value: &Value) -> Option<String> {
@@ -216,35 +218,46 @@ fn handle(actor: &str) -> Option<String> {
     Some(format!("{name}@{}", url.host_str()?)).filter(|_| is_name)
 }
 
+/// Returns as many files as an entry keeps and one more, so that the entry is marked as cut.
 fn files(object: &Value) -> Vec<Enclosure> {
-    let attached = object.get("attachment").into_iter().flat_map(each).filter_map(|attached| file(attached, None));
+    let attached = object.get("attachment").into_iter().flat_map(each).filter_map(file);
     // a film's own files are among its addresses
     let own = object.get("url").into_iter().flat_map(each).filter(|link| {
         let media_type = string(link, "mediaType").unwrap_or_default();
         ["audio/", "video/", "image/"].iter().any(|kind| media_type.starts_with(kind))
     });
-    attached.chain(own.filter_map(|link| file(link, Some(object)))).collect()
+    // what the film says counts where a file says nothing; it is read once, as both may be long
+    let (duration, thumbnails) = (duration(object), picture(object).into_iter().collect::<Vec<_>>());
+    let own = own.filter_map(file).map(|file| Enclosure {
+        duration: file.duration.or(duration),
+        alt: None,
+        thumbnails: if file.thumbnails.is_empty() { thumbnails.clone() } else { file.thumbnails },
+        ..file
+    });
+    attached.chain(own).take(MAX_MEMBERS + 1).collect()
 }
 
-/// Returns a file. What its own object says of it counts where it says nothing.
-fn file(file: &Value, of: Option<&Value>) -> Option<Enclosure> {
+/// Returns a file, with what it says of itself.
+fn file(file: &Value) -> Option<Enclosure> {
     let url = address_of_file(file).filter(|_| is_file(file))?;
     let whole = |name| file.get(name).and_then(Value::as_u64);
-    let duration = |of: &Value| string(of, "duration").as_deref().and_then(iso_duration);
-    let of_object = of.map_or_else(Vec::new, |of| picture(of).into_iter().collect());
     Some(Enclosure {
         media_type: string(file, "mediaType").or_else(|| media_type_of(&url)),
         length: whole("size"),
-        duration: duration(file).or_else(|| duration(of?)),
+        duration: duration(file),
         width: whole("width").and_then(|width| width.try_into().ok()),
         height: whole("height").and_then(|height| height.try_into().ok()),
         medium: MEDIA.into_iter().find(|kind| is_one_of(file, &[kind])).map(str::to_ascii_lowercase),
         // a picture's name is its description for readers who cannot see it
-        alt: of.is_none().then(|| string(file, "name").or_else(|| string(file, "summary"))).flatten(),
-        thumbnails: picture(file).map_or(of_object, |picture| vec![picture]),
+        alt: string(file, "name").or_else(|| string(file, "summary")),
+        thumbnails: picture(file).into_iter().collect(),
         url,
         ..Enclosure::default()
     })
+}
+
+fn duration(of: &Value) -> Option<Number> {
+    of.get("duration")?.as_str().and_then(iso_duration)
 }
 
 fn address_of_file(file: &Value) -> Option<String> {

@@ -6,20 +6,26 @@
 
 use common::document::FeedAbout;
 use common::entry::{Author, Enclosure, EntryDetails};
+use common::url::FeedUrl;
 use serde_json::Value;
+use url::Url;
 
 use super::posts::{Post, Posts, json, time};
-use crate::parse::text::escaped;
+use crate::parse::draft::MAX_MEMBERS;
+use crate::parse::one_line::MAX_LINE_BYTES;
+use crate::parse::text::{MAX_TEXT_BYTES, beginning, escaped, escaped_lines};
 
 /// Returns the author's feed, if the document is one.
-pub(in crate::parse) fn read(text: &str, max_entries: usize) -> Option<Posts> {
-    if !text.contains("app.bsky.feed.") {
+pub(in crate::parse) fn read(text: &str, url: Option<&Url>, max_entries: usize) -> Option<Posts> {
+    // The list of an account without posts is empty, and only the URL says what it is a list of.
+    let is_requested = url.is_some_and(|url| url.path().ends_with("/xrpc/app.bsky.feed.getAuthorFeed"));
+    if !is_requested && !text.contains("app.bsky.feed.") {
         return None;
     }
     let document = json(text)?;
     let feed = document.get("feed")?.as_array()?;
     let is_author_feed = feed.iter().all(|item| str_at(item, "/post/uri").is_some_and(|uri| uri.starts_with("at://")));
-    if !is_author_feed || feed.is_empty() {
+    if !is_author_feed || (feed.is_empty() && !is_requested) {
         return None;
     }
     let owner = feed.iter().find_map(owner);
@@ -62,7 +68,7 @@ fn post(item: &Value) -> Option<Post> {
     } else {
         (uri.to_owned(), created)
     };
-    let mut content = marked_up(str_at(record, "/text").unwrap_or_default(), record.get("facets"));
+    let mut content = marked_up(record);
     let mut files = Vec::new();
     let mut details = EntryDetails {
         comments_count: post.get("replyCount").and_then(Value::as_u64).and_then(|count| count.try_into().ok()),
@@ -89,18 +95,16 @@ fn post(item: &Value) -> Option<Post> {
 
 /// Returns the tags of a post: beside its text, and marked in it.
 fn tags(record: &Value) -> Vec<String> {
-    let list = |of: &'_ Value, name| of.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
-    let beside = list(record, "tags");
-    let marked = list(record, "facets").into_iter().flat_map(|facet| list(&facet, "features"));
-    let marked = marked.filter_map(|feature| feature.get("tag").cloned());
-    beside.into_iter().chain(marked).filter_map(|tag| tag.as_str().map(str::to_owned)).collect()
+    let features = list(record, "facets").flat_map(|facet| list(facet, "features"));
+    let marked = features.filter_map(|feature| feature.get("tag"));
+    list(record, "tags").chain(marked).filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Returns the name that an account shows, and its handle.
 fn name(account: &Value) -> Option<String> {
-    let handle = str_at(account, "/handle")?;
+    let handle = beginning(str_at(account, "/handle")?, MAX_LINE_BYTES);
     match str_at(account, "/displayName").map(str::trim) {
-        Some(name) if !name.is_empty() => Some(format!("{name} (@{handle})")),
+        Some(name) if !name.is_empty() => Some(format!("{} (@{handle})", beginning(name, MAX_LINE_BYTES))),
         _ => Some(format!("@{handle}")),
     }
 }
@@ -116,14 +120,18 @@ fn account(account: &Value) -> Option<Author> {
 }
 
 /// Returns a post's text as HTML. Ranges are counted in bytes; those that overlap or split a character are left out.
-fn marked_up(text: &str, facets: Option<&Value>) -> String {
-    let mut links: Vec<(usize, usize, String)> =
-        facets.and_then(Value::as_array).into_iter().flatten().filter_map(link).collect();
+fn marked_up(record: &Value) -> String {
+    let text = beginning(str_at(record, "/text").unwrap_or_default(), MAX_TEXT_BYTES);
+    let mut links: Vec<(usize, usize, String)> = list(record, "facets").filter_map(link).collect();
     links.sort_by_key(|(start, ..)| *start);
-    let html = |text: &str| escaped(text).replace('\n', "<br>");
+    let html = |text: &str| escaped_lines(text, "<br>");
     let mut marked = String::new();
     let mut done = 0;
     for (start, end, url) in links {
+        // the rest would not be kept
+        if marked.len() > MAX_TEXT_BYTES {
+            break;
+        }
         let (Some(before), Some(inside)) = (text.get(done..start), text.get(start..end)) else { continue };
         marked.push_str(&html(before));
         marked.push_str(&anchor(&url, &html(inside)));
@@ -136,9 +144,9 @@ fn marked_up(text: &str, facets: Option<&Value>) -> String {
 fn link(facet: &Value) -> Option<(usize, usize, String)> {
     let place = |name| facet.pointer(name)?.as_u64().and_then(|at| usize::try_from(at).ok());
     let (start, end) = (place("/index/byteStart")?, place("/index/byteEnd")?);
-    let url = facet.get("features")?.as_array()?.iter().find_map(|feature| {
-        let of_account = || str_at(feature, "/did").map(|did| format!("{PROFILES}{did}"));
-        str_at(feature, "/uri").map(str::to_owned).or_else(of_account)
+    let url = list(facet, "features").find_map(|feature| {
+        let of_account = || url_at(feature, "/did").map(|did| format!("{PROFILES}{did}"));
+        url_at(feature, "/uri").map(str::to_owned).or_else(of_account)
     })?;
     (start < end).then_some((start, end, url))
 }
@@ -149,10 +157,11 @@ fn anchor(url: &str, html: &str) -> String {
 
 /// What hangs below a post: pictures, a film, a card, another post, or two of these.
 fn add_embed(embed: &Value, content: &mut String, files: &mut Vec<Enclosure>, details: &mut EntryDetails) {
-    for image in embed.get("images").and_then(Value::as_array).into_iter().flatten() {
-        let Some(url) = str_at(image, "/fullsize") else { continue };
-        let alt = str_at(image, "/alt").unwrap_or_default();
-        content.push_str(&format!("<p><img src=\"{}\" alt=\"{}\"></p>", escaped(url), escaped(alt)));
+    // one more than an entry keeps, so that it is marked as cut
+    for image in list(embed, "images").take(MAX_MEMBERS + 1) {
+        let Some(url) = url_at(image, "/fullsize") else { continue };
+        let alt = beginning(str_at(image, "/alt").unwrap_or_default(), MAX_TEXT_BYTES);
+        add(content, || format!("<p><img src=\"{}\" alt=\"{}\"></p>", escaped(url), escaped(alt)));
         picture(details, Some(url));
         files.push(file(url, "image/jpeg", image, str_at(image, "/thumb")));
     }
@@ -164,13 +173,13 @@ fn add_embed(embed: &Value, content: &mut String, files: &mut Vec<Enclosure>, de
     if let Some(card) = embed.get("external") {
         details.external_url = details.external_url.take().or_else(|| str_at(card, "/uri").map(str::to_owned));
         picture(details, str_at(card, "/thumb"));
-        add_card(card, content);
+        add(content, || shown_card(card).unwrap_or_default());
     }
     // a quoted post, alone or beside media
     let quoted = embed.pointer("/record/record").or_else(|| embed.get("record"));
     if let Some(quoted) = quoted.filter(|quoted| quoted.get("value").is_some()) {
         details.related.extend(address(quoted));
-        add_quote(quoted, content);
+        add(content, || shown_quote(quoted));
     }
     // one level only: what a quoted post embeds is its own affair
     if let Some(media) = embed.get("media").filter(|media| media.get("media").is_none()) {
@@ -183,27 +192,35 @@ fn picture(details: &mut EntryDetails, url: Option<&str>) {
     details.image = details.image.take().or_else(|| url.map(str::to_owned));
 }
 
-fn add_card(card: &Value, content: &mut String) {
-    let Some(url) = str_at(card, "/uri") else { return };
-    let title = str_at(card, "/title").filter(|title| !title.is_empty()).unwrap_or(url);
-    content.push_str(&format!("<p>{}", anchor(url, &escaped(title))));
-    if let Some(about) = str_at(card, "/description").filter(|about| !about.is_empty()) {
-        content.push_str(&format!("<br>{}", escaped(about)));
+/// Adds HTML to the content, unless that is longer already than what is kept of it.
+fn add(content: &mut String, html: impl FnOnce() -> String) {
+    if content.len() <= MAX_TEXT_BYTES {
+        content.push_str(&html());
     }
-    content.push_str("</p>");
 }
 
-fn add_quote(quoted: &Value, content: &mut String) {
-    let text = marked_up(str_at(quoted, "/value/text").unwrap_or_default(), quoted.pointer("/value/facets"));
+fn shown_card(card: &Value) -> Option<String> {
+    let url = url_at(card, "/uri")?;
+    let text = |pointer| {
+        let text = str_at(card, pointer).filter(|text| !text.is_empty());
+        text.map(|text| escaped(beginning(text, MAX_TEXT_BYTES)))
+    };
+    let title = text("/title").unwrap_or_else(|| escaped(url));
+    let about = text("/description").map(|about| format!("<br>{about}")).unwrap_or_default();
+    Some(format!("<p>{}{about}</p>", anchor(url, &title)))
+}
+
+fn shown_quote(quoted: &Value) -> String {
+    let text = quoted.get("value").map(marked_up).unwrap_or_default();
     let by = quoted.get("author").and_then(name).unwrap_or_default();
     let by = address(quoted).map_or_else(|| escaped(&by), |url| anchor(&url, &escaped(&by)));
-    content.push_str(&format!("<blockquote><p>{by}</p>{text}</blockquote>"));
+    format!("<blockquote><p>{by}</p>{text}</blockquote>")
 }
 
 /// Returns the page of a quoted post.
 fn address(quoted: &Value) -> Option<String> {
-    let key = str_at(quoted, "/uri").and_then(|uri| uri.rsplit('/').next());
-    str_at(quoted, "/author/did").zip(key).map(|(did, key)| format!("{PROFILES}{did}/post/{key}"))
+    let key = url_at(quoted, "/uri").and_then(|uri| uri.rsplit('/').next());
+    url_at(quoted, "/author/did").zip(key).map(|(did, key)| format!("{PROFILES}{did}/post/{key}"))
 }
 
 /// Returns a file, with what its embed says of it.
@@ -222,4 +239,14 @@ fn file(url: &str, media_type: &str, embed: &Value, thumbnail: Option<&str>) -> 
 
 fn str_at<'v>(value: &'v Value, pointer: &str) -> Option<&'v str> {
     value.pointer(pointer)?.as_str()
+}
+
+/// Returns a URL or an identifier that is part of one, unless it is longer than any URL that is kept.
+fn url_at<'v>(value: &'v Value, pointer: &str) -> Option<&'v str> {
+    str_at(value, pointer).filter(|url| url.len() <= FeedUrl::MAX_LENGTH)
+}
+
+/// Returns the members of a list; none of anything else.
+fn list<'v>(of: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {
+    of.get(name).and_then(Value::as_array).into_iter().flatten()
 }

@@ -13,8 +13,8 @@ use url::Url;
 use super::mf2::{Item, Page, Property};
 use super::posts::{Post, Posts, media_type_of, time};
 use crate::parse::ParseLimits;
-use crate::parse::draft::MAX_MEMBERS;
-use crate::parse::text::escaped;
+use crate::parse::one_line::{self, MAX_NAME_BYTES};
+use crate::parse::text::{beginning, escaped};
 
 /// What the tree of one page may cost: several times what the largest honest pages do.
 const LIMITS: TreeLimits = TreeLimits { max_nodes: 200_000, max_depth: 400, max_bytes: 8_000_000, deadline: None };
@@ -37,9 +37,7 @@ pub(in crate::parse) fn read(html: &str, url: Option<&Url>, limits: &ParseLimits
     let (feed, entries) = feed_of(&page)?;
     let author = feed.as_ref().and_then(|feed| author(&page, feed));
     let head = Head::of(&page);
-    let entries = entries.into_iter().take(limits.max_entries);
-    let posts = entries.map(|entry| post(&page, &page.item(entry), author.as_ref(), limits.max_text_bytes));
-    let posts = posts.collect();
+    let posts = posts(&page, &entries, author.as_ref(), limits)?;
     Some(Posts {
         title: feed.as_ref().and_then(|feed| page.text_of(feed.of("p", "name")?)).or(head.title),
         link: feed
@@ -79,6 +77,13 @@ fn feed_of(page: &Page) -> Option<(Option<Item<'_>>, Vec<NodeId>)> {
     (entries.len() > 1).then_some((None, entries))
 }
 
+/// Returns the entries of a page, unless the deadline passes before the last.
+fn posts(page: &Page, entries: &[NodeId], author: Option<&Author>, limits: &ParseLimits) -> Option<Vec<Post>> {
+    let entries = entries.iter().take(limits.max_entries);
+    let in_time = |entry| (!limits.is_late()).then(|| post(page, &page.item(entry), author, limits.max_text_bytes));
+    entries.copied().map(in_time).collect()
+}
+
 fn post(page: &Page, item: &Item<'_>, feed_author: Option<&Author>, max_text_bytes: usize) -> Post {
     let content = item.of("e", "content").or_else(|| item.any("content"));
     let content_text = content.and_then(|content| page.text(content.at));
@@ -97,6 +102,8 @@ fn post(page: &Page, item: &Item<'_>, feed_author: Option<&Author>, max_text_byt
         }));
     }
     files.extend(photos);
+    // its text may be all of the entry's, and elements in each other repeat it
+    let category = |property: &Property<'_>| one_line::name(page.text_of(property)?.into(), MAX_NAME_BYTES);
     let is_html = content.is_some_and(|content| content.prefix == "e");
     Post {
         details: details(page, item, content.map(|_| if is_html { "html" } else { "text" })),
@@ -107,13 +114,16 @@ fn post(page: &Page, item: &Item<'_>, feed_author: Option<&Author>, max_text_byt
         published: date("published").or_else(|| date("start")),
         updated: date("updated"),
         authors: author(page, item).or_else(|| feed_author.cloned()).into_iter().collect(),
-        summary: item.any("summary").and_then(|summary| page.text(summary.at)).map(|text| escaped(&text)),
+        summary: item
+            .any("summary")
+            .and_then(|summary| page.text(summary.at))
+            .map(|text| escaped(beginning(&text, max_text_bytes))),
         content: match content {
             Some(content) if content.prefix == "e" => markup(page, content.at, max_text_bytes),
-            _ => content_text.map(|text| escaped(&text)),
+            _ => content_text.map(|text| escaped(beginning(&text, max_text_bytes))),
         },
         files,
-        categories: item.named("category").filter_map(|category| page.text_of(category)).collect(),
+        categories: item.named("category").filter_map(category).collect(),
         language: page.tree.attribute(item.root, "lang").map(str::to_owned),
     }
 }
@@ -127,8 +137,7 @@ fn same_beginning(text: &str, beginning: &str) -> bool {
 
 /// Returns what only some entries say.
 fn details(page: &Page, item: &Item<'_>, content_type: Option<&str>) -> EntryDetails {
-    let addresses =
-        |name: &'static str| item.named(name).take(MAX_MEMBERS).filter_map(|property| page.url_of(property));
+    let addresses = |name: &'static str| item.named(name).filter_map(|property| page.url_of(property));
     let about = ["bookmark-of", "repost-of", "like-of"].into_iter().find_map(|name| addresses(name).next());
     let picture = ["featured", "photo"].into_iter().find_map(|name| item.links(name).next());
     EntryDetails {
@@ -152,7 +161,7 @@ fn geo(page: &Page, item: &Item<'_>) -> Option<Geo> {
         Some(Geo { lat: degrees("latitude", 90.0)?, lon: degrees("longitude", 180.0)? })
     };
     let places = ["geo", "location"].into_iter().filter_map(|name| item.any(name));
-    let mut places = places.filter(|place| page.is_item(place.at)).map(|place| page.item(place.at));
+    let mut places = places.filter(|place| place.is_item).map(|place| page.item(place.at));
     of(item).or_else(|| places.find_map(|place| of(&place)))
 }
 
@@ -162,7 +171,7 @@ fn author(page: &Page, item: &Item<'_>) -> Option<Author> {
     let name = &name[..name.floor_char_boundary(MAX_AUTHOR_BYTES)];
     let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
     let short = |address: &String| address.len() <= MAX_AUTHOR_BYTES;
-    if !page.is_item(property.at) {
+    if !property.is_item {
         let url = (property.prefix == "u").then(|| page.url_of(property)).flatten().filter(short);
         return Some(Author { name, url, ..Author::default() });
     }
@@ -227,6 +236,7 @@ impl Head {
                     head.description = head.description.or_else(|| attribute(node, "content").map(str::to_owned));
                 }
                 "link" => {
+                    let href = attribute(node, "href");
                     for relation in attribute(node, "rel").unwrap_or_default().split_ascii_whitespace() {
                         let place = match relation.to_ascii_lowercase().as_str() {
                             "hub" => &mut head.hub,
@@ -234,7 +244,7 @@ impl Head {
                             "icon" => &mut head.icon,
                             _ => continue,
                         };
-                        *place = place.take().or_else(|| attribute(node, "href").map(|href| page.absolute(href)));
+                        *place = place.take().or_else(|| page.absolute(href?));
                     }
                 }
                 _ => {}
@@ -247,11 +257,48 @@ impl Head {
 /// Returns the HTML inside of an element, its links made absolute: they would mean something else anywhere else.
 fn markup(page: &Page, within: NodeId, max_bytes: usize) -> Option<String> {
     let html = page.tree.write_inside(within, max_bytes, |attribute| {
-        LINKS.contains(&&*attribute.name.local).then(|| page.absolute(&attribute.value))
+        LINKS.contains(&&*attribute.name.local).then(|| page.absolute(&attribute.value)).flatten()
     });
-    let trimmed = html.trim();
-    (!trimmed.is_empty()).then(|| trimmed.to_owned())
+    let kept = beginning(html.trim(), max_bytes);
+    (!kept.is_empty()).then(|| kept.to_owned())
 }
 
 /// Attributes that hold one URL.
 const LINKS: [&str; 6] = ["href", "src", "poster", "cite", "data", "longdesc"];
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn read_entries(html: &str, limits: &ParseLimits) -> Option<Vec<Post>> {
+        let page = Page::new(Tree::of_document(html, LIMITS).unwrap(), None);
+        let (_, entries) = feed_of(&page).unwrap();
+        posts(&page, &entries, None, limits)
+    }
+
+    #[test]
+    fn reading_ends_between_entries_once_the_deadline_has_passed() {
+        let read = |deadline| {
+            let limits = ParseLimits { deadline, ..ParseLimits::default() };
+            read_entries("<p class=h-entry>one<p class=h-entry>two", &limits)
+        };
+        assert_eq!(read(None).map(|posts| posts.len()), Some(2));
+        assert!(read(Some(Instant::now())).is_none());
+    }
+
+    #[test]
+    fn texts_are_not_longer_than_what_is_kept_of_them() {
+        let limits = ParseLimits { max_text_bytes: 100, ..ParseLimits::default() };
+        let text = "\"é".repeat(10_000);
+        let entry = |class: &str| format!("<div class=h-entry><p class='{class} p-summary p-category'>{text}</div>");
+        let html = format!("<!DOCTYPE html>{}{}", entry("p-content"), entry("e-content"));
+        for post in read_entries(&html, &limits).unwrap() {
+            let texts = post.content.iter().chain(&post.summary);
+            assert!(texts.clone().all(|text| (101..=624).contains(&text.len())), "{post:?}");
+            assert_eq!((texts.count(), post.categories.len()), (2, 1));
+            assert!(post.categories[0].len() <= MAX_NAME_BYTES);
+        }
+    }
+}

@@ -23,7 +23,7 @@ pub(super) fn read(text: &str, content_type: Option<&str>, url: Option<&Url>, li
     let max = limits.max_entries;
     if text.trim_start().starts_with('{') {
         let in_time = || (!limits.is_late()).then_some(text);
-        return in_time().and_then(|text| atproto::read(text, max)).or_else(|| activity::read(in_time()?, max));
+        return in_time().and_then(|text| atproto::read(text, url, max)).or_else(|| activity::read(in_time()?, max));
     }
     let announced = |url| discover::announced_in(text, url, limits.deadline);
     let announces = || url.is_some_and(|url| announced(url).iter().any(|feed| !feed.is_actor()));

@@ -5,6 +5,8 @@ use common::entry::{Author, EntryDetails};
 
 /// Bytes of the lists of one entry's details together, and of the same of a feed.
 const MAX_BYTES: usize = 32 * 1024;
+/// The same of a feed's authors: every entry without authors repeats them.
+const MAX_INHERITED_BYTES: usize = 2 * 1024;
 /// What a member counts beside its texts.
 const MEMBER: usize = 16;
 
@@ -14,6 +16,10 @@ pub(super) struct Budget(usize);
 impl Budget {
     pub(super) fn new() -> Self {
         Budget(MAX_BYTES)
+    }
+
+    pub(super) fn inherited() -> Self {
+        Budget(MAX_INHERITED_BYTES)
     }
 
     /// Takes the bytes of a member, if it still fits.

@@ -52,21 +52,23 @@ pub(super) fn finish(draft: DraftDetails<'_>, links: &mut Links<'_>) -> EntryDet
 /// Returns the persons of these names, if that says more than one name does: there are several of them, or more is
 /// known of one.
 pub(super) fn persons<'k>(
-    known: &(impl Iterator<Item = &'k Author> + Clone),
+    known: impl Iterator<Item = &'k Author>,
     names: &[String],
+    mut left: Budget,
     base: Option<&Rc<Url>>,
     links: &mut Links<'_>,
 ) -> Vec<Author> {
+    // trimmed once: white space may be most of a document
+    let known: Vec<(&str, &Author)> = known.map(|author| (author.name.trim(), author)).collect();
     let mut absolute =
         |href: &Option<String>| links.absolute(&Link { href: href.as_ref()?.into(), base: base.cloned() });
     let mut person = |name: &String| {
-        let found = known.clone().find(|author| author.name.trim() == name);
-        let Some(Author { url, email, avatar, .. }) = found else {
+        let found = known.iter().find(|(trimmed, _)| trimmed == name);
+        let Some((_, Author { url, email, avatar, .. })) = found else {
             return Author { name: name.clone(), ..Author::default() };
         };
         Author { name: name.clone(), url: absolute(url), email: tidy(email.clone()), avatar: absolute(avatar) }
     };
-    let mut left = Budget::new();
     let persons = names.iter().take(MAX_MEMBERS).map(&mut person).filter(|author| left.takes_author(author));
     let persons: Vec<Author> = persons.collect();
     let says_more = |author: &Author| author.url.is_some() || author.email.is_some() || author.avatar.is_some();

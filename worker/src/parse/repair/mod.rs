@@ -19,8 +19,11 @@ use tokens::{Tag, Token};
 const MAX_OPEN: usize = 256;
 /// How much longer than half as much again the repaired document may be, in bytes: what needs more is not a document.
 const MAX_GROWTH: usize = 64 * 1024;
-/// Attributes that are kept of one element.
+/// End tags without a start tag that are left out: each is compared with all open elements.
+const MAX_UNMATCHED: usize = 100_000;
+/// Attributes that are kept of one element, and that are looked at: each is compared with those that are kept.
 const MAX_ATTRIBUTES: usize = 64;
+const MAX_ATTRIBUTES_READ: usize = 4 * MAX_ATTRIBUTES;
 /// How far into a text the beginning of a feed is looked for, in bytes.
 const MAX_JUNK: usize = 64 * 1024;
 /// Longest name of a root element, prefix included, in bytes: further ones must not be read to their end at each `<`.
@@ -94,7 +97,9 @@ struct Rewriter {
     text_holder: Option<(usize, Inside)>,
     /// An entry is open: its depth, and where it begins in the output.
     entry: Option<(usize, usize)>,
-    /// Too deep, grown too much, or late.
+    /// End tags that were left out.
+    unmatched: usize,
+    /// Too deep, grown too much, too many end tags, or late.
     hopeless: bool,
     longest: usize,
     /// The root element has ended.
@@ -109,6 +114,7 @@ impl Rewriter {
             dialect,
             text_holder: None,
             entry: None,
+            unmatched: 0,
             hopeless: false,
             longest: length + length / 2 + MAX_GROWTH,
             closed: false,
@@ -160,6 +166,9 @@ impl Rewriter {
         if let Some(at) = self.open.iter().rposition(|open| open.plain == plain) {
             self.close_to(at + 1);
             self.closed = at == 0;
+        } else {
+            self.unmatched += 1;
+            self.hopeless |= self.unmatched > MAX_UNMATCHED;
         }
     }
 
@@ -201,7 +210,7 @@ impl Rewriter {
         self.out.push('<');
         self.out.push_str(tag.name);
         let mut seen: Vec<&str> = Vec::new();
-        for (attribute, value) in tokens::attributes(tag.attributes) {
+        for (attribute, value) in tokens::attributes(tag.attributes).take(MAX_ATTRIBUTES_READ) {
             let replaced = is_xhtml && matches!(attribute, "type" | "mode");
             if replaced || seen.len() == MAX_ATTRIBUTES || seen.contains(&attribute) || !tokens::is_name(attribute) {
                 continue;
@@ -270,6 +279,17 @@ mod tests {
         }
         assert_eq!(mended("<html></html>"), None);
         assert_eq!(mended(&format!("<rss>{}", "<a>".repeat(MAX_OPEN))), None);
+    }
+
+    #[test]
+    fn what_each_of_many_tags_and_attributes_is_compared_with_is_bounded() {
+        let ended = |times: usize| mended(&format!("<rss>{}</rss>", "</a>".repeat(times))).map(|mended| mended.text);
+        assert_eq!(ended(MAX_UNMATCHED).as_deref(), Some("<rss></rss>"));
+        assert_eq!(ended(MAX_UNMATCHED + 1), None);
+        let kept = |attributes: String| mended(&format!("<rss{attributes}></rss>")).map(|mended| mended.text);
+        let repeated = " a=1".repeat(MAX_ATTRIBUTES_READ - 1);
+        assert_eq!(kept(format!("{repeated} b=2")).as_deref(), Some("<rss a=\"1\" b=\"2\"></rss>"));
+        assert_eq!(kept(format!("{repeated} a=1 b=2")).as_deref(), Some("<rss a=\"1\"></rss>"));
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use quick_xml::events::BytesStart;
 use url::Url;
 
-use super::attribute::attribute;
+use super::attribute::MAX_NAME;
+use crate::parse::text;
 use crate::parse::vocabulary::Space;
 
 /// Namespaces, bases and languages that may be in force at once, of each; further ones are ignored.
@@ -37,9 +38,11 @@ impl Context {
         for declaration in tag.attributes().with_checks(false).flatten() {
             let value = &declaration.value;
             match declaration.key.as_ref() {
-                "xml:base" => self.bind_base(depth, tag, document),
+                "xml:base" if self.bases.len() < MAX_IN_FORCE => self.bind_base(depth, value, document),
                 "xml:lang" if self.languages.len() < MAX_IN_FORCE => {
-                    self.languages.push((depth, value.trim().to_owned()));
+                    // each element of content inside copies it
+                    let language = value.trim();
+                    self.languages.push((depth, language[..language.floor_char_boundary(MAX_NAME)].to_owned()));
                 }
                 "xmlns" => self.bind(depth, tag, "", value),
                 key => {
@@ -98,15 +101,20 @@ impl Context {
         self.spaces.push((depth, Binding { prefix: prefix.to_owned(), space }));
     }
 
-    fn bind_base(&mut self, depth: usize, tag: &BytesStart<'_>, document: Option<&Url>) {
-        let Some(written) = attribute(tag, "xml:base").filter(|base| base.len() <= MAX_BASE) else { return };
+    /// An element with several bases, which is not well-formed, has the first.
+    fn bind_base(&mut self, depth: usize, raw: &str, document: Option<&Url>) {
+        let is_bound = self.bases.last().is_some_and(|(of, _)| *of == depth);
+        // references only become shorter
+        if is_bound || raw.len() > MAX_BASE {
+            return;
+        }
+        let written = text::resolved(raw);
         let outer = self.bases.last().map(|(_, base)| &**base).or(document);
         let base = match outer {
             Some(outer) => outer.join(written.trim()),
             None => Url::parse(written.trim()),
         };
-        if let Some(base) = base.ok().filter(|base| base.as_str().len() <= MAX_BASE && self.bases.len() < MAX_IN_FORCE)
-        {
+        if let Some(base) = base.ok().filter(|base| base.as_str().len() <= MAX_BASE) {
             self.bases.push((depth, Rc::new(base)));
         }
     }

@@ -20,6 +20,9 @@ use crate::parse::link::Link;
 use crate::parse::text::{self, Markup};
 use crate::parse::vocabulary::{Detail, Element, Word};
 
+/// Ranks of a source's authors begin here, behind all of the entry's own.
+const OF_SOURCE: u8 = 10;
+
 impl<'a> Pass<'a, '_> {
     /// Returns the open entry's details.
     pub(super) fn details(&mut self) -> Option<&mut DraftDetails<'a>> {
@@ -174,10 +177,11 @@ impl<'a> Pass<'a, '_> {
         Scope::Ignored
     }
 
-    /// Members of Atom's `source`.
+    /// Members of Atom's `source`. Its authors are those of an entry without its own (RFC 4287, section 4.2.1).
     pub(super) fn meet_in_source(&mut self, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
         match word.element {
             Element::Title | Element::Id => self.hold(word, tag, span),
+            Element::Author => self.begin_person(OF_SOURCE + word.rank),
             Element::Link => {
                 let relation = attribute(tag, "rel").unwrap_or_default();
                 let (href, is_page) = (attribute(tag, "href"), matches!(relation.trim(), "" | "alternate"));

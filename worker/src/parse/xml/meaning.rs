@@ -6,6 +6,7 @@ use std::ops::Range;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use common::time::Timestamp;
+use common::url::FeedUrl;
 use quick_xml::events::BytesStart;
 
 use super::attribute::attribute;
@@ -24,6 +25,9 @@ const TEXT_LINK: u8 = 0;
 const PAGE: u8 = 1;
 const OTHER_TYPE: u8 = 2;
 const OUT_OF_LINE: u8 = 4;
+
+/// Relations of one link that count; further ones are ignored.
+const MAX_RELATIONS: usize = 8;
 
 impl<'a> Pass<'a, '_> {
     /// Handles the root element.
@@ -186,14 +190,23 @@ impl<'a> Pass<'a, '_> {
     /// Atom's link has a relation and an address; RSS' is its text.
     fn link(&mut self, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
         let Some(href) = attribute(tag, "href") else { return self.hold(word, tag, span) };
+        if href.len() > FeedUrl::MAX_LENGTH {
+            // it would be dropped later, after a copy for each relation
+            return Scope::Ignored;
+        }
         let relations = attribute(tag, "rel").unwrap_or_default();
         let media_type = attribute(tag, "type").filter(|media_type| !media_type.is_empty());
         let is_page = media_type.as_deref().is_none_or(|media_type| media_type.contains("html"));
         let link = self.link_here(href);
         let relations = if relations.trim().is_empty() { "alternate" } else { relations.as_str() };
-        for relation in relations.split_ascii_whitespace() {
+        let mut seen = [""; MAX_RELATIONS];
+        for (at, relation) in relations.split_ascii_whitespace().take(MAX_RELATIONS).enumerate() {
             // The registry's names may be written as addresses.
             let relation = relation.rsplit('/').next().unwrap_or(relation);
+            if seen[..at].iter().any(|known| known.eq_ignore_ascii_case(relation)) {
+                continue;
+            }
+            seen[at] = relation;
             let is_alternate = relation.eq_ignore_ascii_case("alternate") && !link.href.trim().is_empty();
             let rank = if is_page { PAGE } else { OTHER_TYPE };
             match &mut self.entry {

@@ -2,6 +2,7 @@
 
 use common::entry::Entry;
 use common::testing::processor_time;
+use worker::parse::{ParseLimits, parse};
 
 use super::{enclosures, fixture, published, read, try_read};
 
@@ -156,6 +157,43 @@ fn players_without_a_file_of_their_own_have_it_below() {
         ("https://harbour.example/people/ada/a.gif", Some("image/gif")),
     ];
     assert_eq!(enclosures(&film), files);
+}
+
+#[test]
+fn an_entry_keeps_a_limited_number_of_files_and_is_marked_as_cut() {
+    let kept = |count: usize| {
+        let photos: String = (0..count).map(|n| format!("<img class='u-photo u-photo' src={n}.png>")).collect();
+        let entry = entry(&photos);
+        (entry.enclosures.len(), entry.cut)
+    };
+    assert_eq!([kept(64), kept(65), kept(1_000)], [(64, false), (64, true), (64, true)]);
+}
+
+#[test]
+fn a_class_that_is_repeated_does_not_take_the_place_of_other_files() {
+    let repeated = "u-photo u-x ".repeat(100);
+    let entry = entry(&format!("<img class='{repeated}' src=/a.gif><img class=u-photo src=/b.gif>"));
+    let gif = Some("image/gif");
+    assert_eq!(enclosures(&entry), [("https://harbour.example/a.gif", gif), ("https://harbour.example/b.gif", gif)]);
+}
+
+#[test]
+fn long_texts_are_cut_whatever_escaping_adds_to_them() {
+    let limits = ParseLimits { max_text_bytes: 100, ..ParseLimits::default() };
+    for class in ["p-summary", "p-content", "e-content"] {
+        let kept = |text: String| {
+            let entry = format!("<div class=h-entry><b class=p-name>n</b><p class={class}>{text}</div>");
+            let page = format!("<!DOCTYPE html><div class=h-feed>{entry}</div>");
+            let mut feed = parse(page.as_bytes(), Some(HTML), "https://harbour.example/", &limits).unwrap();
+            let entry = feed.entries.remove(0);
+            (entry.content.or(entry.summary).map(|text| text.len()), entry.cut)
+        };
+        for (length, cut) in [(99, false), (100, false), (101, true), (1_000, true)] {
+            assert_eq!(kept("x".repeat(length)), (Some(length.min(100)), cut), "{class}, {length} bytes");
+        }
+        assert_eq!(kept("&".repeat(50)), (Some(100), true), "{class}");
+        assert_eq!(kept("é".repeat(51)), (Some(100), true), "{class}");
+    }
 }
 
 #[test]

@@ -2,7 +2,10 @@
 //! original, a repetition by address alone) and author feeds (authorfeed.json: a repost, marked ranges of which two are
 //! wrong, a quotation beside a picture, a card without words).
 
+use common::entry::{Entry, Number};
+use common::url::FeedUrl;
 use serde_json::{Value, json};
+use worker::parse::{ParseLimits, parse};
 
 use super::{enclosures, fixture, published, read, try_read};
 
@@ -95,6 +98,22 @@ fn an_author_feed_is_read_with_reposts_quotations_and_cards() {
 }
 
 #[test]
+fn an_author_feed_without_posts_is_a_feed_at_its_own_url_only() {
+    let entries = |document: &str, url: &str| {
+        let read = parse(document.as_bytes(), Some("application/json"), url, &ParseLimits::default());
+        read.map(|feed| feed.entries.len()).ok()
+    };
+    let own = "https://api.example/xrpc/app.bsky.feed.getAuthorFeed?actor=ada.example";
+    assert_eq!(entries(r#"{"feed":[]}"#, own), Some(0));
+    for document in [r#"{"feed":[{}]}"#, r#"{"feed":{}}"#, r#"{"error":"InvalidRequest"}"#, "{}"] {
+        assert_eq!(entries(document, own), None, "{document}");
+    }
+    for other in ["https://api.example/xrpc/app.bsky.feed.getTimeline", "https://api.example/feed.json", ""] {
+        assert_eq!(entries(r#"{"feed":[]}"#, other), None, "{other}");
+    }
+}
+
+#[test]
 fn objects_of_activities_keep_their_details() {
     let entries = read(&fixture("outbox.json"), ACTIVITY).entries;
     let [edited, article] = [&entries[1], &entries[2]].map(worker::parse::entry_json);
@@ -133,6 +152,44 @@ fn posts_of_an_author_feed_keep_their_details() {
     assert_eq!(authors[0].url.as_deref(), Some("https://bsky.app/profile/did:plc:ada"));
 }
 
+/// Returns the only entry of an author feed, whose post has this text and these things below it.
+fn post_of(text: &str, embed: &Value) -> Entry {
+    let post = json!({
+        "uri": "at://did:plc:ada/app.bsky.feed.post/1", "author": {"did": "did:plc:ada", "handle": "ada.example"},
+        "record": {"text": text}, "embed": embed,
+    });
+    let mut feed = read(json!({"feed": [{"post": post}]}).to_string().as_bytes(), "application/json");
+    assert_eq!(feed.entries.len(), 1);
+    feed.entries.remove(0)
+}
+
+#[test]
+fn a_post_keeps_a_limited_number_of_pictures_and_is_marked_as_cut() {
+    let kept = |count: usize| {
+        let images: Vec<Value> = (0..count).map(|n| json!({"fullsize": format!("https://a.example/{n}")})).collect();
+        let entry = post_of("", &json!({"images": images}));
+        (entry.enclosures.len(), entry.cut, entry.content.unwrap().matches("<img").count())
+    };
+    assert_eq!([kept(64), kept(65), kept(1_000)], [(64, false, 64), (64, true, 65), (64, true, 65)]);
+}
+
+#[test]
+fn long_texts_of_a_post_are_cut_and_marked() {
+    let max = ParseLimits::default().max_text_bytes;
+    let long = "\"".repeat(max + 10);
+    let card = json!({"external": {"uri": "https://a.example/", "title": long}});
+    let author = json!({"did": "did:plc:bo", "handle": "bo.example"});
+    let quote = json!({"record": {"uri": "at://did:plc:bo/x/1", "author": author, "value": {"text": long}}});
+    let picture = json!({"images": [{"fullsize": "https://a.example/1", "alt": long}]});
+    for (text, embed) in [(long.as_str(), &Value::Null), ("", &card), ("", &quote), ("a", &picture)] {
+        let entry = post_of(text, embed);
+        assert_eq!((entry.content.unwrap().len(), entry.cut), (max, true));
+    }
+    let too_long = format!("https://a.example/{}", "x".repeat(FeedUrl::MAX_LENGTH));
+    let entry = post_of("short", &json!({"images": [{"fullsize": too_long}], "external": {"uri": too_long}}));
+    assert_eq!((entry.content.as_deref(), entry.cut), (Some("<p>short</p>"), false));
+}
+
 fn has_fields(entry: &Value, expected: &Value) {
     for (name, value) in expected.as_object().unwrap() {
         assert_eq!(&entry[name], value, "{name}");
@@ -144,6 +201,46 @@ fn counts_of_likes_are_no_edits() {
     let before = fixture("authorfeed.json");
     let after = String::from_utf8(before.clone()).unwrap().replace("\"likeCount\": 3", "\"likeCount\": 4");
     assert_eq!(read(&before, "").entries, read(after.as_bytes(), "").entries);
+}
+
+/// Returns the only entry of a collection of this object.
+fn entry_of(object: &Value) -> Entry {
+    let document =
+        json!({"@context": "https://www.w3.org/ns/activitystreams", "type": "Collection", "items": [object]});
+    let mut feed = read(document.to_string().as_bytes(), ACTIVITY);
+    assert_eq!(feed.entries.len(), 1, "{document}");
+    feed.entries.remove(0)
+}
+
+#[test]
+fn an_object_keeps_a_limited_number_of_files_and_its_entry_is_marked_as_cut() {
+    let kept = |count: usize| {
+        let file = |n| json!({"type": "Image", "mediaType": "image/png", "url": format!("https://a.example/{n}.png")});
+        let files: Vec<Value> = (0..count).map(file).collect();
+        let entry = entry_of(&json!({"type": "Note", "id": "1", "attachment": files}));
+        (entry.enclosures.len(), entry.cut)
+    };
+    assert_eq!([kept(64), kept(65), kept(1_000)], [(64, false), (64, true), (64, true)]);
+}
+
+#[test]
+fn files_of_a_film_have_its_duration_and_picture_unless_they_have_their_own() {
+    let film = |image: &str| {
+        let film = json!({
+            "type": "Video", "id": "1", "duration": "PT61S", "image": image, "icon": "https://a.example/i.png",
+            "url": [
+                {"mediaType": "video/mp4", "href": "https://a.example/f.mp4"},
+                {"mediaType": "video/mp4", "href": "/g.mp4", "duration": "PT5S", "icon": "https://a.example/g.png"},
+            ],
+        });
+        let files = entry_of(&film).enclosures;
+        files.into_iter().map(|file| (file.duration.map(Number::get), file.thumbnails)).collect::<Vec<_>>()
+    };
+    let own = (Some(5.0), vec!["https://a.example/g.png".to_owned()]);
+    let short = "https://a.example/p.png";
+    assert_eq!(film(short), [(Some(61.0), vec![short.to_owned()]), own.clone()]);
+    let too_long = format!("https://a.example/{}", "p".repeat(FeedUrl::MAX_LENGTH));
+    assert_eq!(film(&too_long), [(Some(61.0), vec!["https://a.example/i.png".to_owned()]), own]);
 }
 
 #[test]
