@@ -199,8 +199,9 @@ impl FeedHints {
     }
 }
 
-/// What a feed says about its further documents and its end. It is shown; no decision about polling depends on it,
-/// because the claim may be false: a feed moves by permanent redirects and ends by 410.
+/// What a feed says about its further documents and its end. Pages of older entries are read after an overflow and when a person
+/// requests it ([`crate::archive`]). No poll of the feed itself depends on any of this, because the claim may be false: a feed
+/// moves by permanent redirects and ends by 410.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Onward {

@@ -24,7 +24,7 @@ pub enum Refused {
     #[error("{0} is not a public address (fetch.allow_networks can open it)")]
     Address(IpAddr),
     /// A port that feeds are not served on.
-    #[error("port {0} is not dialled (fetch.allow_ports can open it)")]
+    #[error("port {0} is not allowed; add it to fetch.allow_ports")]
     Port(u16),
 }
 

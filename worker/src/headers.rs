@@ -5,6 +5,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use chrono::DateTime;
 use common::document::Validators;
 use common::time::Timestamp;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -56,7 +57,7 @@ pub fn freshness(headers: &HeaderMap, received: Timestamp) -> Option<Duration> {
     }
     let expires = headers.get(header::EXPIRES)?;
     let expires = expires.to_str().ok().and_then(http_date).unwrap_or(Timestamp::EPOCH);
-    let lifetime = expires.since(sent_at(headers).unwrap_or(received));
+    let lifetime = expires.since(sent_at(headers, received));
     Some(lifetime.min(Duration::from_secs(MAX_DELTA_SECONDS)))
 }
 
@@ -64,7 +65,7 @@ pub fn freshness(headers: &HeaderMap, received: Timestamp) -> Option<Duration> {
 /// undone first (RFC 3229, section 10.5.2).
 pub fn is_feed_delta(headers: &HeaderMap) -> bool {
     let manipulations: Vec<&[u8]> =
-        headers.get_all("im").iter().flat_map(|value| split_outside_quotes(value.as_bytes())).collect();
+        headers.get_all("im").iter().flat_map(|value| split_outside_quotes(value.as_bytes(), b",")).collect();
     manipulations.len() == 1 && manipulations[0].trim_ascii().eq_ignore_ascii_case(b"feed")
 }
 
@@ -80,26 +81,28 @@ pub fn retry_after(headers: &HeaderMap, received: Timestamp) -> Option<Timestamp
     let values = headers.get_all(header::RETRY_AFTER).iter().filter_map(|value| value.to_str().ok());
     let delays = values.filter_map(|text| match seconds_rounded_up(text) {
         Some(seconds) => Some(Duration::from_secs(seconds)),
-        None => Some(http_date(text)?.since(sent_at(headers).unwrap_or(received))),
+        None => Some(http_date(text)?.since(sent_at(headers, received))),
     });
     delays.max().filter(|delay| !delay.is_zero()).map(|delay| received.after(delay))
 }
 
 /// Returns when a server takes requests again whose own limit is used up: `RateLimit` (the IETF's draft, in its forms
-/// since 2021), `RateLimit-Remaining` with `RateLimit-Reset`, and the same with `X-` before it. `None` while some are
-/// left, or when it cannot be read.
+/// since 2021), `RateLimit-Remaining` with `RateLimit-Reset`, and the same with `X-` before it. Of several limits that
+/// are used up, the latest time counts. `None` if none is, or when it cannot be read.
 pub fn limited_until(headers: &HeaderMap, received: Timestamp) -> Option<Timestamp> {
     let pairs = LIMIT_FIELDS
         .into_iter()
         .filter_map(|(remaining, reset)| Some((first_text(headers, remaining)?, first_text(headers, reset)?)));
-    let listed = headers.get_all(RATE_LIMIT).iter().filter_map(|value| of_list(value.to_str().ok()?));
+    let listed = headers.get_all(RATE_LIMIT).iter().flat_map(|value| policies(value.as_bytes()));
+    let until = |at: Timestamp| at.since(sent_at(headers, received));
     let waits = pairs.chain(listed).filter_map(|(remaining, reset)| {
         let left: f64 = remaining.trim().parse().ok()?;
-        let reset = seconds_rounded_up(reset)?;
-        // Some send the time of day in place of a number of seconds.
-        let wait = match reset {
-            EPOCH_SECONDS.. => Timestamp::EPOCH.after(Duration::from_secs(reset)).since(received),
-            seconds => Duration::from_secs(seconds),
+        // Some send a point in time in place of a number of seconds.
+        let wait = match (epoch_millis(reset), seconds_rounded_up(reset)) {
+            (Some(millis), _) => until(Timestamp::EPOCH.after(Duration::from_millis(millis))),
+            (None, Some(seconds)) if seconds < EPOCH_SECONDS => Duration::from_secs(seconds),
+            (None, Some(seconds)) => until(Timestamp::EPOCH.after(Duration::from_secs(seconds))),
+            (None, None) => until(http_date(reset).or_else(|| rfc_3339(reset))?),
         };
         (left < 1.0 && !wait.is_zero()).then(|| received.after(wait.min(LONGEST_LIMIT)))
     });
@@ -113,19 +116,28 @@ const LIMIT_FIELDS: [(HeaderName, HeaderName); 3] = [
     (HeaderName::from_static("x-ratelimit-remaining"), HeaderName::from_static("x-ratelimit-reset")),
     (HeaderName::from_static("x-rate-limit-remaining"), HeaderName::from_static("x-rate-limit-reset")),
 ];
-/// A number of seconds as large as this is a time of day.
+/// A number of seconds as large as this counts from 1970.
 const EPOCH_SECONDS: u64 = 1_000_000_000;
+/// One as large as this is in milliseconds.
+const EPOCH_MILLIS: u64 = 1_000 * EPOCH_SECONDS;
 /// No limit is believed to last longer.
 const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// Returns what is left, and the seconds until there is more, of `"default";r=0;t=30` or `limit=10, remaining=0,
-/// reset=30`.
-fn of_list(text: &str) -> Option<(&str, &str)> {
-    let parameter = |names: [&str; 2]| {
-        let mut all = text.split([';', ',']).filter_map(|part| part.trim().split_once('='));
-        all.find(|(name, _)| names.contains(name)).map(|(_, value)| value.trim())
+/// Returns what is left, and when there is more, of each policy in `"minute";r=0;t=30, "hour";r=9;t=3600`, or of the
+/// only one in `limit=10, remaining=0, reset=30`, the form of earlier drafts.
+fn policies(list: &[u8]) -> impl Iterator<Item = (&str, &str)> {
+    let items = split_outside_quotes(list, b",").filter_map(|item| parameters(item, ["r", "t"]));
+    items.chain(parameters(list, ["remaining", "reset"]))
+}
+
+/// Returns the values of two parameters, if both are there.
+fn parameters<'l>(list: &'l [u8], [one, other]: [&str; 2]) -> Option<(&'l str, &'l str)> {
+    let value = |name: &str| {
+        let pairs = split_outside_quotes(list, b",;").map(std::str::from_utf8);
+        let mut pairs = pairs.filter_map(|pair| pair.ok()?.split_once('='));
+        pairs.find(|(written, _)| written.trim() == name).map(|(_, value)| value.trim())
     };
-    Some((parameter(["r", "remaining"])?, parameter(["t", "reset"])?))
+    Some((value(one)?, value(other)?))
 }
 
 /// Seconds, as RFC 9110 has them, or with the fraction that some servers add to it.
@@ -136,8 +148,13 @@ fn seconds_rounded_up(text: &str) -> Option<u64> {
     digits.then(|| seconds + u64::from(fraction.bytes().any(|byte| byte != b'0')))
 }
 
-fn sent_at(headers: &HeaderMap) -> Option<Timestamp> {
-    first_text(headers, header::DATE).and_then(http_date)
+fn epoch_millis(text: &str) -> Option<u64> {
+    text.trim().parse().ok().filter(|number| *number >= EPOCH_MILLIS)
+}
+
+/// Returns when the server sent the answer, by its own clock; `received`, which is by ours, if it does not say.
+fn sent_at(headers: &HeaderMap, received: Timestamp) -> Timestamp {
+    first_text(headers, header::DATE).and_then(http_date).unwrap_or(received)
 }
 
 fn first_text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
@@ -149,6 +166,12 @@ fn http_date(text: &str) -> Option<Timestamp> {
     let at = httpdate::parse_http_date(text.trim()).ok()?;
     let since_epoch = at.duration_since(UNIX_EPOCH).ok()?;
     Some(Timestamp::EPOCH.after(since_epoch))
+}
+
+/// Returns a date in the form of RFC 3339, which Mastodon sends.
+fn rfc_3339(text: &str) -> Option<Timestamp> {
+    let at = DateTime::parse_from_rfc3339(text.trim()).ok()?;
+    Some(Timestamp::from_chrono(at.to_utc()))
 }
 
 /// RFC 9111, section 1.2.2: digits only; more than fits counts as the largest value.
@@ -181,7 +204,7 @@ impl CacheControl {
     fn of(headers: &HeaderMap) -> Self {
         let mut found = CacheControl::default();
         for value in headers.get_all(header::CACHE_CONTROL) {
-            for directive in split_outside_quotes(value.as_bytes()) {
+            for directive in split_outside_quotes(value.as_bytes(), b",") {
                 found.read(&String::from_utf8_lossy(directive));
             }
         }
@@ -204,15 +227,15 @@ impl CacheControl {
     }
 }
 
-/// Returns the parts of a comma-separated list; commas inside of `"quoted strings"` do not count.
-fn split_outside_quotes(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// Returns the parts of a list; separators inside of `"quoted strings"` do not count.
+fn split_outside_quotes<'l>(list: &'l [u8], separators: &'static [u8]) -> impl Iterator<Item = &'l [u8]> {
     let mut quoted = false;
     let mut escaped = false;
     list.split(move |byte| {
-        let comma = !quoted && *byte == b',';
+        let separates = !quoted && separators.contains(byte);
         quoted ^= *byte == b'"' && !escaped;
         escaped = quoted && *byte == b'\\' && !escaped;
-        comma
+        separates
     })
 }
 
@@ -352,30 +375,52 @@ mod tests {
         for used_up in [
             &[("ratelimit", "\"default\";r=0;t=30")][..],
             &[("ratelimit", "limit=100, remaining=0, reset=30")],
+            &[("ratelimit", "\"a\";r=5;t=60, \"b\";r=0;t=30")],
+            &[("ratelimit", "\"a\";r=0;t=5, \"b\";r=0;t=30, \"c\";r=9;t=3600")],
+            &[("ratelimit", "\"a;r=5;t=60, b\"; r=0; t=30")],
             &[("ratelimit-remaining", "0"), ("ratelimit-reset", "30")],
             &[("x-ratelimit-remaining", "0.0"), ("x-ratelimit-reset", "30")],
             &[("x-rate-limit-remaining", "0"), ("x-rate-limit-reset", "1790000030")],
+            &[("x-rate-limit-remaining", "0"), ("x-rate-limit-reset", "1790000030000")],
+            &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "2026-09-21T14:13:50.000000Z")],
+            &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "Mon, 21 Sep 2026 14:13:50 GMT")],
+            &[
+                ("date", "Fri, 20 Nov 2026 14:59:30 GMT"),
+                ("x-ratelimit-remaining", "0"),
+                ("x-ratelimit-reset", "2026-11-20T15:00:00.000000Z"),
+            ],
         ] {
             assert_eq!(limited(used_up), Some(30), "{used_up:?}");
         }
         for not in [
             &[("ratelimit", "\"default\";r=5;t=30")][..],
             &[("ratelimit", "r=0")],
+            &[("ratelimit", "\"a\";r=0, \"b\";r=9;t=3600")],
             &[("x-ratelimit-remaining", "1"), ("x-ratelimit-reset", "30")],
             &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "0")],
             &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "soon")],
             &[("x-ratelimit-remaining", "none"), ("x-ratelimit-reset", "30")],
             &[("x-ratelimit-reset", "30")],
             &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1600000000")],
+            &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "2020-11-20T15:00:00.000000Z")],
         ] {
             assert_eq!(limited(not), None, "{not:?}");
         }
+        let by_the_hour = "\"permin\";r=5;t=30, \"perhr\";r=0;t=1800";
+        assert_eq!(limited(&[("ratelimit", by_the_hour)]), Some(1800), "each policy has its own time");
         assert_eq!(limited(&[("ratelimit", "r=0;t=99999999")]), Some(24 * 3600), "no limit silences a host for long");
     }
 
     fn any_field() -> impl Strategy<Value = (HeaderName, HeaderValue)> {
-        let names =
-            [header::CACHE_CONTROL, header::EXPIRES, header::DATE, header::AGE, header::RETRY_AFTER, header::ETAG];
+        let names = [
+            header::CACHE_CONTROL,
+            header::EXPIRES,
+            header::DATE,
+            header::AGE,
+            header::RETRY_AFTER,
+            header::ETAG,
+            RATE_LIMIT,
+        ];
         let likely = "(max-age|no-cache|s-maxage|[0-9]{0,30}|Mon, 21 Sep 2026 14:15:20 GMT|[=,\"\\\\ .;-])*";
         let value = prop_oneof![likely.prop_map(String::into_bytes), proptest::collection::vec(any::<u8>(), 0..200)];
         let valid = value.prop_filter_map("no field value", |bytes| HeaderValue::from_bytes(&bytes).ok());
@@ -398,6 +443,7 @@ mod tests {
             let ceiling = Duration::from_secs(MAX_DELTA_SECONDS + 1);
             prop_assert!(freshness(&map, received).is_none_or(|fresh| fresh <= ceiling));
             prop_assert!(retry_after(&map, received).is_none_or(|at| at >= received));
+            prop_assert!(limited_until(&map, received).is_none_or(|at| at >= received));
             let kept = validators(&map);
             if let (Some(etag), Some(sent)) = (&kept.etag, map.get(header::ETAG)) {
                 let value = to_value(etag);

@@ -259,8 +259,7 @@ impl Poller {
         self.metrics.slow_parses.inc_by(fetched.slow_parses);
         // Before the slot at the host is released: the next request must find the hold.
         let (mut hold, mut is_held) = (None, false);
-        let rest = fetched.outcome.rest().or_else(|| fetched.limited_until.map(Some));
-        if let Some(until) = rest {
+        if let Some(until) = fetched.host_rest(Some(&fetched.outcome)) {
             // As the report says it.
             let now = started.after(fetched.duration);
             let host = fetched.last_host.as_ref().unwrap_or(&job.host);

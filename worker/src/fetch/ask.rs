@@ -6,6 +6,7 @@ use std::time::Duration;
 use common::document::Validators;
 use common::host_gate::{ExtraRequest, GateError, Permit, Release};
 use common::outcome::{Blocker, FailureKind};
+use common::policy::first_hold;
 use common::report::Outcome;
 use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl};
@@ -66,6 +67,18 @@ pub(super) async fn admission(fetch: &mut Fetch<'_>, url: &FeedUrl) -> Result<Op
     }
 }
 
+/// Waits until the server accepts the next request, if its last response says when (RFC 9110, section 10.2.3: after a redirect
+/// too). `Err`: not in this fetch, but at that time. A wait within the host's gap delays nothing: the request waits for the gap
+/// anyway.
+pub(super) async fn wait_for_server(fetch: &Fetch<'_>, url: &FeedUrl) -> Result<(), Timestamp> {
+    let Some(until) = fetch.fetched.retry_after else { return Ok(()) };
+    let now = fetch.hops.clock.now();
+    if until.since(now) > fetch.hops.rules.for_url(url.as_url()).limits.gap {
+        return Err(until.min(now.after(LONGEST_DETOUR)));
+    }
+    wait_until(fetch, until).await
+}
+
 /// Waits, or returns the time if the wait would leave too little of this fetch for a request.
 async fn wait_until(fetch: &Fetch<'_>, until: Timestamp) -> Result<(), Timestamp> {
     let now = fetch.hops.clock.now();
@@ -99,9 +112,12 @@ pub(super) fn interrupt(fetch: &mut Fetch<'_>, until: Timestamp) -> Outcome {
     }
 }
 
-/// The same, for a reason that is not over when the host is free.
-fn pause(fetch: &mut Fetch<'_>, until: Timestamp) -> Outcome {
+/// The same, for a reason that may last longer than the host is busy.
+pub(super) fn pause(fetch: &mut Fetch<'_>, until: Timestamp) -> Outcome {
+    // A limit that is used up applies to the host's other feeds as well.
+    let limited_until = fetch.fetched.limited_until;
     let outcome = interrupt(fetch, until);
+    fetch.fetched.limited_until = limited_until;
     fetch.fetched.retry_after = matches!(outcome, Outcome::Deferred { .. }).then_some(until);
     outcome
 }
@@ -113,7 +129,18 @@ fn forget_answer(fetch: &mut Fetch<'_>) {
     (fetch.fetched.unusable_delta, fetch.fetched.wants_signature) = (false, false);
 }
 
-pub(super) async fn give_back(fetch: &Fetch<'_>, permit: &Permit) {
+/// Releases a hop's permit, after the hold that the response requests: the next request must find the hold.
+pub(super) async fn give_back(fetch: &Fetch<'_>, permit: &Permit, rest: Option<Option<Timestamp>>) {
+    if let Some(until) = rest {
+        let now = fetch.hops.clock.now();
+        // Without a time from the server the hold lasts for the rest of the fetch: then the worker sets the whole one.
+        let hold = (permit.host.clone(), first_hold(until, now, fetch.hops.deadline.since(now)));
+        if let Err(error) = fetch.hops.gate.hold(&[hold], now).await {
+            // The permit keeps the slot until its deadline; meanwhile the worker sends the hold again.
+            tracing::warn!(feed = %fetch.job.feed, error = &error as &dyn std::error::Error, "the hold of a hop's host waits for the host gate");
+            return;
+        }
+    }
     let gap = fetch.hops.rules.limits_of(&permit.host).gap;
     let next_start_in = fetch.fetched.last_sent.map(|sent| gap.saturating_sub(sent.elapsed()));
     let release = Release { next_start_in, ..Release::default() };
@@ -198,11 +225,9 @@ pub(super) async fn hop(fetch: &mut Fetch<'_>, url: &FeedUrl) -> Step {
             Step::Ended(Outcome::NotModified { validators })
         }
         Head::Redirect => match fetch.chain.follow(head.status, &head.headers, fetch.shared.max_redirects) {
-            Ok(()) => match (blocked::by_redirect(fetch.chain.current().as_url()), fetch.fetched.retry_after) {
-                (Some(by), _) => Step::Ended(blocked(fetch, by)),
-                // RFC 9110, section 10.2.3: the least time to wait before the redirected request.
-                (None, Some(until)) => Step::Ended(pause(fetch, until.min(received.after(LONGEST_DETOUR)))),
-                (None, None) => Step::Redirected,
+            Ok(()) => match blocked::by_redirect(fetch.chain.current().as_url()) {
+                Some(by) => Step::Ended(blocked(fetch, by)),
+                None => Step::Redirected,
             },
             Err(error) => Step::Ended(Failure::from(error).into()),
         },
@@ -415,7 +440,8 @@ const SLOW_PARSE: Duration = Duration::from_secs(2);
 const SHORTEST_WAIT: Duration = Duration::from_millis(5);
 /// Time for the page that comes with a failing status.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a redirect may make us wait before it is followed.
+/// How long a response may delay the next request of its fetch. Shorter than the time for which a detour is kept, so that the
+/// fetch continues.
 const LONGEST_DETOUR: Duration = Duration::from_secs(24 * 60 * 60);
 /// When a job is tried again that this machine had no socket for.
 const SHORTAGE_RETRY: Duration = Duration::from_secs(5);

@@ -82,6 +82,12 @@ pub struct Fetched {
 }
 
 impl Fetched {
+    /// Returns whether the host of the last request is to rest after its response, and until when if the server said so. `ended`
+    /// is how the fetch ended with that response, if it did.
+    pub(crate) fn host_rest(&self, ended: Option<&Outcome>) -> Option<Option<Timestamp>> {
+        ended.and_then(Outcome::rest).or_else(|| self.limited_until.map(Some))
+    }
+
     /// Returns an outcome that needed no request.
     pub fn unasked(outcome: Outcome) -> Self {
         Fetched {

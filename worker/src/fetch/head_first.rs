@@ -53,8 +53,8 @@ pub(super) fn after_head(fetch: &mut Fetch<'_>, head: &Parts, spent: u32, asked:
     }
 }
 
-/// Continues with a GET. It belongs to the same report, which covers both requests, and waits for the host within this fetch
-/// or in the next one.
+/// Continues with a GET. It belongs to the same report, which covers both requests, and waits for the host, and for the time that
+/// the HEAD's response requests, within this fetch or in the next one.
 fn ask_again(fetch: &mut Fetch<'_>, probe: Probe) -> Step {
     fetch.chain.probed(probe);
     fetch.fetched.probe = Some(probe);

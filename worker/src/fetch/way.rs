@@ -30,7 +30,8 @@ pub(super) fn start_of(job: &FetchJob) -> Chain {
 
 /// Requests an actor at the feed's own URL, with a signature, where a request without one was refused.
 fn ask_as_actor(chain: &mut Chain, job: &FetchJob) -> bool {
-    job.signed && chain.lead_to(job.url.as_str(), About::default())
+    // The actor distinguishes this way from one that begins where posts were found before.
+    job.signed && chain.lead_to(job.url.as_str(), About { actor: Some(job.url.clone()), ..About::default() })
 }
 
 pub(super) async fn run(fetch: &mut Fetch<'_>) -> Outcome {
@@ -45,6 +46,8 @@ pub(super) async fn run(fetch: &mut Fetch<'_>) -> Outcome {
 
 /// Requests one URL after the other until none is left.
 async fn walk(fetch: &mut Fetch<'_>) -> Outcome {
+    // The outcome of the place where the posts were, once the search for them has begun again.
+    let mut lost: Option<Outcome> = None;
     loop {
         let url = fetch.chain.current().clone();
         if let Err(refused) = fetch.shared.guard.check_url(url.as_url()) {
@@ -54,14 +57,23 @@ async fn walk(fetch: &mut Fetch<'_>) -> Outcome {
         if fetch.search.as_ref().is_some_and(elsewhere) {
             return Failure::new(FailureKind::Redirects, "a guess that leads to another host").into();
         }
+        if let Err(until) = ask::wait_for_server(fetch, &url).await {
+            return ask::pause(fetch, until);
+        }
         let permit = match ask::admission(fetch, &url).await {
             Ok(permit) => permit,
-            Err(until) => return ask::interrupt(fetch, until),
+            Err(until) => {
+                // A fetch that is postponed at its start would begin at the old place again, without end.
+                let lost = lost.filter(|_| fetch.chain.is_at_start());
+                return lost.unwrap_or_else(|| ask::interrupt(fetch, until));
+            }
         };
         let step = ask::hop(fetch, &url).await;
         fetch.fetched.duration = fetch.started.elapsed();
         if let Some(permit) = permit {
-            ask::give_back(fetch, &permit).await;
+            let ended = if let Step::Ended(outcome) = &step { Some(outcome) } else { None };
+            let rest = fetch.fetched.host_rest(ended);
+            ask::give_back(fetch, &permit, rest).await;
         }
         let (outcome, lead) = match step {
             Step::Ended(outcome) => (outcome, None),
@@ -76,9 +88,14 @@ async fn walk(fetch: &mut Fetch<'_>) -> Outcome {
                 (outcome, lead)
             }
         };
-        if !lead.is_some_and(|lead| follow(fetch, lead)) && !start_anew(fetch, &outcome) {
+        if lead.is_some_and(|lead| follow(fetch, lead)) {
+            continue;
+        }
+        // Only once: the search may lead to the same place.
+        if lost.is_some() || !start_anew(fetch, &outcome).await {
             return outcome;
         }
+        lost = Some(outcome);
     }
 }
 
@@ -104,7 +121,8 @@ async fn try_usual_places(fetch: &mut Fetch<'_>, page_outcome: Outcome, host: Ho
     fetch.patience = fetch.shared.timeout;
     let page = fetch.fetched.clone();
     let site = fetch.chain.current().clone();
-    if !fetch.shared.searched().begin(&site, fetch.hops.clock.now()) {
+    let may_search = ask::wait_for_server(fetch, &site).await.is_ok();
+    if !may_search || !fetch.shared.searched().begin(&site, fetch.hops.clock.now()) {
         return page_outcome;
     }
     for place in usual_places(&site) {
@@ -115,19 +133,36 @@ async fn try_usual_places(fetch: &mut Fetch<'_>, page_outcome: Outcome, host: Ho
                 let found = AnnouncedFeed { url, media_type: String::new(), title: document.title };
                 return back_at(fetch, Fetched { announced: vec![found], ..page }, page_outcome);
             }
-            // this host got enough requests
-            outcome @ Outcome::Throttled { .. } => return outcome,
+            // The host throttles or blocks: its feeds wait, and the report says why.
+            outcome if outcome.rest().is_some() => return outcome,
             Outcome::Deferred { .. } => break,
+            outcome if is_unwelcome(fetch, &outcome) => break,
             _ => {}
         }
     }
     back_at(fetch, page, page_outcome)
 }
 
-/// The report is about the page. Of the later requests it says only when they were and how much they took.
+/// Returns whether the host refused the last guess, failed, or did not send a whole response.
+fn is_unwelcome(fetch: &Fetch<'_>, outcome: &Outcome) -> bool {
+    matches!(fetch.fetched.http_status, None | Some(401 | 403 | 451 | 500..))
+        || matches!(outcome.failure(), Some(FailureKind::Timeout | FailureKind::Truncated))
+}
+
+/// The report is about the page. Of the later requests it says only when they were, how much they took, and until when the host
+/// wants to rest.
 fn back_at(fetch: &mut Fetch<'_>, page: Fetched, outcome: Outcome) -> Outcome {
-    let Fetched { last_host, last_sent, own_sent, duration, wire_bytes, .. } = fetch.fetched.clone();
-    fetch.fetched = Fetched { last_host, last_sent, own_sent, duration, wire_bytes, ..page };
+    let last = fetch.fetched.clone();
+    fetch.fetched = Fetched {
+        last_host: last.last_host,
+        last_sent: last.last_sent,
+        own_sent: last.own_sent,
+        duration: last.duration,
+        wire_bytes: last.wire_bytes,
+        retry_after: last.retry_after.max(page.retry_after),
+        limited_until: last.limited_until.max(page.limited_until),
+        ..page
+    };
     outcome
 }
 
@@ -140,20 +175,35 @@ fn follow(fetch: &mut Fetch<'_>, lead: Lead) -> bool {
 }
 
 /// When the posts have moved since the last poll, the search begins again at the feed's own URL.
-fn start_anew(fetch: &mut Fetch<'_>, outcome: &Outcome) -> bool {
-    let missing =
-        matches!(fetch.fetched.http_status, Some(404 | 410)) || outcome.failure() == Some(FailureKind::NotAFeed);
-    let was_remembered = fetch.chain == start_of(fetch.job) && !fetch.chain.is_at_start();
-    let mut fresh = Chain::new(fetch.job.url.clone());
-    ask_as_actor(&mut fresh, fetch.job);
-    // A signed feed begins at its own URL in both ways: the same request would follow, without end.
-    let anew = was_remembered && missing && outcome.failure().is_some() && fresh != fetch.chain;
-    if anew {
-        (fetch.chain, fetch.interrupted) = (fresh, None);
-        // A fetch that is postponed here would begin at the old place again.
-        fetch.patience = fetch.shared.timeout;
+async fn start_anew(fetch: &mut Fetch<'_>, outcome: &Outcome) -> bool {
+    let job = fetch.job;
+    let is_missing = match outcome.failure() {
+        Some(FailureKind::NotAFeed | FailureKind::Redirects) => true,
+        Some(_) => matches!(fetch.fetched.http_status, Some(404 | 410)),
+        None => false,
+    };
+    // The posts may be at a signed feed's own URL.
+    let is_same_request = job.signed && *fetch.chain.current() == job.url;
+    if !is_missing || !is_remembered(fetch) || is_same_request {
+        return false;
     }
-    anew
+    // The next fetch would begin at the old place again, so the rest is done in this one.
+    fetch.patience = fetch.shared.timeout;
+    if ask::wait_for_server(fetch, &job.url).await.is_err() {
+        return false;
+    }
+    let mut fresh = Chain::new(job.url.clone());
+    ask_as_actor(&mut fresh, job);
+    (fetch.chain, fetch.interrupted) = (fresh, None);
+    true
+}
+
+/// Returns whether the chain began where an earlier poll found the posts, also if redirects followed: no document led there. After
+/// a document that says nothing of its actor a chain looks the same.
+fn is_remembered(fetch: &Fetch<'_>) -> bool {
+    let found_at = fetch.job.validators.for_url.as_deref();
+    let is_known = found_at.is_some_and(|url| url.ends_with(Validators::POSTS));
+    is_known && fetch.chain.asks_for_activities() && *fetch.chain.about() == About::default()
 }
 
 pub(super) fn finish(fetch: Fetch<'_>, outcome: Outcome) -> Fetched {

@@ -108,6 +108,78 @@ async fn posts_that_moved_are_found_again_from_the_actor() {
 }
 
 #[tokio::test]
+async fn posts_whose_place_redirects_to_something_else_are_found_again_from_the_actor() {
+    let page = || Script::body("text/html", "<!DOCTYPE html><p>log in");
+    for (target, script, is_interrupted) in [
+        ("/gone", Script::status(404), false),
+        ("/gone", Script::status(404), true),
+        ("/login", page(), false),
+        ("/login", page(), true),
+        ("/ada", actor("/outbox"), false),
+    ] {
+        let bench = Bench::start().await;
+        let mut job = served(&bench);
+        bench.poll(&mut job).await;
+        bench.origin.set("/outbox", collection("/new"));
+        bench.origin.set("/new", posts(&[3, 2, 1]));
+        bench.origin.set(target, script);
+        let moved = Script::redirect(302, target);
+        // A worker does not wait for the next request to the host, and the next fetch continues there.
+        let moved = if is_interrupted { moved.header("Retry-After", "30") } else { moved };
+        bench.origin.set("/outbox?page=true", moved);
+        if is_interrupted {
+            let first = bench.poll(&mut job).await;
+            assert!(matches!(first.outcome, Outcome::Deferred { .. }), "{target}: {first:?}");
+        }
+        let fetched = bench.poll(&mut job).await;
+        assert_eq!(document(&fetched).new_entries, 1, "{target}");
+        assert_eq!(job.validators.for_url, Some(format!("{}#posts", bench.origin.url("/new"))));
+    }
+}
+
+#[tokio::test]
+async fn posts_that_are_still_missing_are_looked_for_once() {
+    let bench = Bench::start().await;
+    served(&bench);
+    let mut job = bench.feed("/outbox", collection("?page=true"));
+    assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 2);
+    bench.origin.set("/outbox?page=true", Script::status(404));
+    let fetched = bench.poll(&mut job).await;
+    assert_eq!((failure(&fetched).0, fetched.http_status), (FailureKind::Status, Some(404)));
+    let asked: Vec<String> = bench.origin.log().iter().skip(2).map(|record| record.target().to_owned()).collect();
+    assert_eq!(asked, ["/outbox?page=true", "/outbox", "/outbox?page=true"]);
+}
+
+#[tokio::test]
+async fn posts_that_are_missing_where_no_request_may_follow_are_a_failure_and_not_asked_for_without_end() {
+    let hour = Duration::from_secs(3600);
+    let later = Script::status(404).header("Retry-After", "3600");
+    for (gap, missing) in [(hour, Script::status(404)), (Duration::ZERO, later)] {
+        let bench = Bench::with_hosts(HostConfig { gap, ..HostConfig::default() }, Vec::new(), |_| {}).await;
+        bench.origin.set("/outbox?page=true", missing);
+        let mut job = bench.feed("/ada", actor("/outbox"));
+        job.validators.for_url = Some(format!("{}#posts", bench.origin.url("/outbox?page=true")));
+        let fetched = bench.fetch(&job).await;
+        assert_eq!((failure(&fetched).0, fetched.http_status), (FailureKind::Status, Some(404)));
+        bench.requests("/ada", 0).await;
+    }
+}
+
+#[tokio::test]
+async fn p17_the_next_step_to_the_posts_waits_as_long_as_the_last_answer_says() {
+    let bench = Bench::start().await;
+    served(&bench);
+    let limited = actor("/outbox").header("RateLimit-Remaining", "0").header("RateLimit-Reset", "60");
+    let mut job = bench.feed("/ada", limited);
+    let first = bench.poll(&mut job).await;
+    let Outcome::Deferred { until } = first.outcome else { panic!("{first:?}") };
+    assert_eq!((first.retry_after, first.limited_until), (Some(until), Some(until)));
+    bench.requests("/outbox", 0).await;
+    assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 2, "the next fetch continues there");
+    bench.requests("/ada", 1).await;
+}
+
+#[tokio::test]
 async fn an_outbox_that_is_gone_is_not_the_actors_end() {
     let bench = Bench::start().await;
     bench.origin.set("/outbox", Script::status(410));

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use common::host::HostConfig;
 use common::job::FetchJob;
-use common::outcome::FailureKind;
+use common::outcome::{Blocker, FailureKind};
 use common::report::Outcome;
 use common::url::Version;
-use load_tests::{Feed, Script};
+use load_tests::{Delivery, Feed, Script};
 
 use super::bench::{Bench, document, failure};
 
@@ -111,6 +111,51 @@ async fn p30_guesses_wait_for_the_hosts_gap_and_end_where_the_host_has_enough() 
     let fetched = bench.fetch(&bench.feed("/", page("hello"))).await;
     assert_eq!(failure(&fetched).0, FailureKind::NotAFeed, "a slow host's page is a page all the same");
     assert_eq!(asked(&bench), ["/"]);
+}
+
+#[tokio::test]
+async fn p30_a_host_that_blocks_a_guess_gets_no_further_one_and_rests() {
+    let bench = Bench::start().await;
+    bench.origin.set("/feed", Script::status(403).header("cf-mitigated", "challenge"));
+    let fetched = bench.fetch(&bench.feed("/", page("hello"))).await;
+    assert_eq!(asked(&bench), ["/", "/feed"]);
+    assert_eq!((failure(&fetched).0, fetched.blocked_by), (FailureKind::Blocked, Some(Blocker::Cloudflare)));
+    assert_eq!(fetched.outcome.rest(), Some(None), "its other feeds wait too");
+}
+
+#[tokio::test]
+async fn p30_guesses_end_where_the_host_refuses_or_fails_and_continue_after_any_other_answer() {
+    let refusals = [401, 403, 451, 500, 503, 599].map(Script::status);
+    let closes = Script::status(200).deliver(Delivery::Close);
+    let cut = Script::body("text/html", "<html>").deliver(Delivery::Truncated(3));
+    for script in refusals.into_iter().chain([closes, cut]) {
+        let bench = Bench::start().await;
+        bench.origin.set("/feed", script.clone());
+        let fetched = bench.fetch(&bench.feed("/", page("hello"))).await;
+        assert_eq!((failure(&fetched).0, fetched.http_status), (FailureKind::NotAFeed, Some(200)), "{script:?}");
+        assert_eq!(asked(&bench), ["/", "/feed"], "{script:?}");
+    }
+    for status in [400, 404, 405, 410] {
+        let bench = Bench::start().await;
+        bench.origin.set("/feed", Script::status(status));
+        bench.fetch(&bench.feed("/", page("hello"))).await;
+        assert_eq!(asked(&bench).len(), 7, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn p17_a_limit_that_is_used_up_ends_the_guesses_and_is_reported() {
+    let guesses = ["/", "/feed", "/feed.xml", "/rss.xml", "/atom.xml", "/index.xml", "/rss"];
+    for last in [0, 1, 6] {
+        let bench = Bench::start().await;
+        let limited = |script: Script| script.header("RateLimit-Remaining", "0").header("RateLimit-Reset", "60");
+        bench.origin.set(guesses[last], limited(Script::status(404)));
+        let first = if last == 0 { limited(page("hello")) } else { page("hello") };
+        let fetched = bench.fetch(&bench.feed("/", first)).await;
+        assert_eq!((failure(&fetched).0, fetched.http_status), (FailureKind::NotAFeed, Some(200)), "{last}");
+        assert_eq!(asked(&bench), guesses[..=last]);
+        assert!(fetched.limited_until.is_some() && fetched.retry_after == fetched.limited_until, "{fetched:?}");
+    }
 }
 
 #[tokio::test]

@@ -116,6 +116,38 @@ async fn p44_a_head_that_is_throttled_is_followed_by_nothing() {
 }
 
 #[tokio::test]
+async fn p17_the_get_after_a_head_waits_as_long_as_the_head_says_and_is_then_sent() {
+    let bench = bench(Some(true)).await;
+    let limit: [(&str, &str); 2] = [("RateLimit-Remaining", "0"), ("RateLimit-Reset", "60")];
+    for (path, fields, is_limited) in [("/limit", &limit[..], true), ("/later", &[("Retry-After", "60")][..], false)] {
+        let waits = fields.iter().fold(Script::feed(ignoring()), |script, (name, value)| script.header(name, *value));
+        let mut job = known(&bench, path, Script::feed(ignoring()).then(waits)).await;
+        bench.origin.publish(path, 1);
+        let second = bench.poll(&mut job).await;
+        let Outcome::Deferred { until } = second.outcome else { panic!("{path}: {second:?}") };
+        assert_eq!((second.retry_after, second.limited_until.is_some()), (Some(until), is_limited), "{path}");
+        assert_eq!(methods(&bench, path, 2).await, ["GET", "HEAD"]);
+        // Its answer asks for the same wait: that is for the next poll.
+        let third = bench.poll(&mut job).await;
+        assert_eq!(document(&third).new_entries, 1);
+        assert!(matches!(third.probe, Some(Probe::NotEnough { .. })) && third.retry_after.is_some(), "{third:?}");
+        assert_eq!(methods(&bench, path, 3).await, ["GET", "HEAD", "GET"]);
+    }
+}
+
+#[tokio::test]
+async fn p17_a_head_that_asks_for_less_than_the_gap_delays_nothing() {
+    let rule = HostRule { r#match: "127.0.0.1".into(), head_first: Some(true), ..HostRule::default() };
+    let host = HostConfig { gap: Duration::from_millis(1500), ..HostConfig::default() };
+    let bench = Bench::with_hosts(host, vec![rule], |_| {}).await;
+    let waits = Script::feed(ignoring()).header("Retry-After", "1");
+    let mut job = known(&bench, "/feed", Script::feed(ignoring()).then(waits)).await;
+    bench.origin.publish("/feed", 1);
+    assert_eq!(document(&bench.poll(&mut job).await).new_entries, 1);
+    assert_eq!(methods(&bench, "/feed", 3).await, ["GET", "HEAD", "GET"]);
+}
+
+#[tokio::test]
 async fn p44_a_head_without_an_answer_fails_the_poll_and_blames_the_head() {
     let bench = bench(Some(true)).await;
     let closes = Script::status(200).deliver(load_tests::Delivery::Close);

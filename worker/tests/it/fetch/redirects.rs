@@ -1,15 +1,22 @@
-//! P13, P30, P36, P37: redirects.
+//! P13, P17, P28, P30, P36, P37: redirects.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use common::faults::{Fault, Faults, Faulty};
 use common::host::{HostConfig, HostRule};
-use common::host_gate::{HostGate, Reservation, ReserveRequest};
+use common::host_gate::memory::MemoryGate;
+use common::host_gate::{HostGate, Isolation, LoadMark, Nonces, Reservation, ReserveRequest};
+use common::job::FetchJob;
+use common::live_rules::LiveRules;
+use common::metrics::Metrics;
 use common::outcome::FailureKind;
-use common::report::Outcome;
-use common::time::{Clock, SystemClock};
+use common::report::{FetchReport, Outcome};
+use common::time::{Clock, ClockWatch, SystemClock, Timestamp};
 use load_tests::{Feed, Script};
+use worker::poll::{Polled, Poller};
 
-use super::bench::{Bench, document, failure, not_modified};
+use super::bench::{Bench, PATIENCE, document, failure, not_modified};
 
 fn gap(gap: Duration) -> HostConfig {
     HostConfig { gap, ..HostConfig::default() }
@@ -242,6 +249,68 @@ async fn p17_a_redirect_is_followed_no_sooner_than_it_says() {
     let fetched = bench.poll(&mut far).await;
     let Outcome::Deferred { until } = fetched.outcome else { panic!("{fetched:?}") };
     assert!(until.since(before) < Duration::from_secs(25 * 3600), "no redirect silences a feed for years");
+}
+
+/// Works a job to its end, as a worker does. Returns its report, the gate, and the names of the gate's calls.
+async fn worked(bench: Bench, job: FetchJob) -> (FetchReport, Arc<dyn HostGate>, Vec<&'static str>) {
+    let mut config = common::config::load(None, std::iter::empty(), &[]).unwrap().config;
+    (config.fetch, config.host) = (bench.config, gap(Duration::ZERO));
+    let rules = LiveRules::new(&config);
+    let gate: Arc<dyn HostGate> = Arc::new(MemoryGate::new(Timestamp::EPOCH));
+    let now = SystemClock.now();
+    assert!(gate.open(&LoadMark(String::new()), now).await.unwrap());
+    let expires = now.after(PATIENCE);
+    let request = ReserveRequest { host: job.host.clone(), limits: rules.get().limits_of(&job.host), expires };
+    let Reservation::Ticket(ticket) = gate.reserve(&[request], now).await.unwrap()[0] else { panic!("no ticket") };
+    // These change nothing, and are listed.
+    let calls = Faults::at((0..20).map(|call| (call, Fault::Late(Duration::ZERO))));
+    let poller = Poller {
+        fetcher: Box::new(bench.fetcher),
+        gate: Arc::new(Faulty::new(Arc::clone(&gate), &calls)),
+        rules: Arc::new(rules),
+        config: Arc::new(config),
+        clock: Arc::new(SystemClock),
+        metrics: Arc::new(Metrics::new()),
+        secrets: Arc::default(),
+        watch: ClockWatch::default(),
+        nonces: Nonces::default(),
+    };
+    let polled = poller.poll(&FetchJob { ticket, expires, ..job }, Isolation::None).await.unwrap();
+    let Polled::Report(report, Some(held)) = polled else { panic!("{polled:?}") };
+    poller.release(&held).await.unwrap();
+    let names = calls.struck().into_iter().map(|(_, name, _)| name).collect();
+    (*report, gate, names)
+}
+
+#[tokio::test]
+async fn p17_a_redirect_with_a_limit_that_is_used_up_is_followed_later_and_its_host_held() {
+    let bench = Bench::start().await;
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    let limited = Script::redirect(302, "/feed").header("RateLimit-Remaining", "0").header("RateLimit-Reset", "60");
+    let job = bench.feed("/old", limited);
+    let (report, gate, _) = worked(bench, job).await;
+    let Outcome::Deferred { until } = report.outcome else { panic!("{report:?}") };
+    assert_eq!(report.retry_after, Some(until));
+    assert_eq!(gate.held(SystemClock.now()).await.unwrap(), 1, "the host's other feeds wait too");
+}
+
+#[tokio::test]
+async fn p28_the_host_at_the_end_of_a_redirect_is_held_before_its_slot_is_free() {
+    for answer in [
+        Script::status(429).header("Retry-After", "3600"),
+        Script::status(429),
+        Script::status(403).header("cf-mitigated", "challenge"),
+        Script::feed(Feed::rss()).header("RateLimit-Remaining", "0").header("RateLimit-Reset", "60"),
+    ] {
+        let bench = Bench::start().await;
+        bench.origin.set("/busy", answer);
+        let job = bench.feed("/old", Script::redirect(302, bench.origin.url_on(1, "/busy")));
+        let (report, gate, calls) = worked(bench, job).await;
+        let order: Vec<&str> = calls.into_iter().filter(|call| ["hold", "release"].contains(call)).collect();
+        // First of the redirect's target, then of the feed's own slot.
+        assert_eq!(order, ["hold", "release", "hold", "release"], "{report:?}");
+        assert_eq!(gate.held(SystemClock.now()).await.unwrap(), 1, "{report:?}");
+    }
 }
 
 #[tokio::test]
