@@ -96,9 +96,11 @@ async fn fill(store: &dyn Store) -> Vec<Known> {
     let new = (0..FEEDS).map(|n| {
         let host = if n % 2 == 0 { "large.org".to_owned() } else { format!("h{}.org", n / 8) };
         let category = if n < 4_500 { Category::D } else { Category::C };
+        // The special characters of LIKE.
+        let path = if n % 400 == 21 { r"?zeb_ra%25\yak/" } else { "" };
         let audience = Audience { subscribers: u32::try_from(n % 11).unwrap(), ..Audience::default() };
         let first_due = at(1_000 + (n * 7_919 % FEEDS) as u64);
-        NewFeed { audience, category, first_due, ..new_feed(&format!("https://{host}/{n}")) }
+        NewFeed { audience, category, first_due, ..new_feed(&format!("https://{host}/{path}{n}")) }
     });
     let ids = store.add_feeds(&new.collect::<Vec<_>>(), at(0)).await.unwrap();
     let pause = FeedChange { status: Some(Status::Paused), ..FeedChange::default() };
@@ -230,6 +232,10 @@ async fn lists_are_complete_and_in_order_by_every_filter(store: &dyn Store) {
         FeedQuery { text: Some("//h1000.org/800".into()), ..none.clone() },
         FeedQuery { text: Some("/9".into()), ..none.clone() },
         FeedQuery { text: Some("nowhere".into()), ..none.clone() },
+        FeedQuery { text: Some("zeb_ra".into()), ..none.clone() },
+        FeedQuery { text: Some("ra%25".into()), ..none.clone() },
+        FeedQuery { text: Some(r"zeb_ra%25\yak".into()), ..none.clone() },
+        FeedQuery { text: Some("zeb%ra".into()), ..none.clone() },
         FeedQuery { text: Some("\" OR text:x*".into()), ..none.clone() },
         FeedQuery { text: Some("a\0bcd".into()), ..none.clone() },
     ];

@@ -30,8 +30,10 @@ pub(super) async fn settle(
         .iter()
         .map(|report| (report.host.clone(), report.started.after(gaps.limits_of(&report.host).gap)))
         .collect();
+    let proofs = &settling.condition.proofs;
     let current = reports.into_iter().filter_map(|report| {
         let feed = feeds.get(&report.feed).filter(|feed| feed.version == report.version);
+        let feed = feed.filter(|feed| !proofs.is_of_lost_history(feed, &report));
         settling.metrics.stale_reports.inc_by(u64::from(feed.is_none()));
         Some(judge_page(settling, feed?, report, now))
     });

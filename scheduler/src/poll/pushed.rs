@@ -31,6 +31,10 @@ pub(super) async fn settle(
     let mut heard = HashMap::<FeedId, Vec<Timestamp>>::new();
     for report in reports {
         let Some(feed) = feeds.get(&report.feed).filter(|feed| feed.status == Status::Active) else { continue };
+        if is_of_lost_feed(settling, feed, &report) {
+            settling.metrics.stale_reports.inc();
+            continue;
+        }
         heard.entry(feed.id).or_default().push(report.started);
         // Its entries did not all fit into the report.
         let is_cut = matches!(&report.outcome, Outcome::Modified(document) if document.content_hash.is_some());
@@ -79,6 +83,14 @@ pub(super) async fn settle(
     count(settling, heard, &unread).await?;
     polled.extend(unread);
     poll(settling, &polled, now).await
+}
+
+/// Returns whether a delivery was taken before its feed was added: the store has failed over to a copy that lagged since then, and the
+/// feed's number was given to another one. A delivery belongs to no version, so that a poll after it does not matter.
+fn is_of_lost_feed(settling: &Settling<'_>, feed: &Feed, report: &FetchReport) -> bool {
+    // Two schedulers' clocks may differ by that much.
+    let skew = 2 * settling.config.scheduler.clock_skew;
+    report.mac.as_ref().is_some_and(|mac| mac.issued.after(skew) < feed.added)
 }
 
 /// Counts deliveries. Nothing is awaited of them any more.

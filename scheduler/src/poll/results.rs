@@ -92,6 +92,16 @@ impl Results {
         Some((report.answering_host().clone(), first_hold(report.outcome.rest()?, finished, throttled)))
     }
 
+    /// Returns the hold that a report requests, with its feed: kept in the store where nothing else of the report may be stored. The
+    /// gate has it already, and may lose its memory.
+    fn kept_hold_of(&self, report: &FetchReport) -> Option<(HostKey, Timestamp, FeedId)> {
+        self.hold_of(report).map(|(host, until)| (host, until, report.feed))
+    }
+
+    async fn keep_holds(&self, holds: &[(HostKey, Timestamp, FeedId)]) -> Result<(), StoreError> {
+        if holds.is_empty() { Ok(()) } else { self.store.keep_holds(holds).await }
+    }
+
     /// Decides, stores and reschedules. Safe to repeat with the same reports.
     pub async fn settle(&self, mut reports: Vec<FetchReport>, now: Timestamp) -> Result<(), BackendError> {
         let ids: Vec<FeedId> = reports.iter().map(|report| report.feed).collect();
@@ -102,12 +112,8 @@ impl Results {
         pushed::settle(&self.settling(), pushes, &feeds, now).await?;
         let pages: Vec<_> = reports.extract_if(.., |report| is_page_that_ended(report)).collect();
         if !pages.is_empty() {
-            // The gate has their holds already. They are kept in case the gate loses its memory before the pages are stored.
-            let held = |report: &FetchReport| self.hold_of(report).map(|(host, until)| (host, until, report.feed));
-            let held: Vec<_> = pages.iter().filter_map(held).collect();
-            if !held.is_empty() {
-                self.store.keep_holds(&held).await?;
-            }
+            let held: Vec<_> = pages.iter().filter_map(|page| self.kept_hold_of(page)).collect();
+            self.keep_holds(&held).await?;
             archive_pages::settle(&self.settling(), pages, &feeds, now).await?;
         }
         let (mut verdicts, mut slots, mut proven) = (Vec::with_capacity(reports.len()), Vec::new(), HashMap::new());
@@ -122,7 +128,10 @@ impl Results {
         self.metrics.our_fault.set(i64::from(self.condition.our_fault.since().is_some()));
         refusals::hear(&self.settling(), &reports, &feeds, now).await?;
         for mut report in reports {
-            let Some(feed) = feeds.get(&report.feed) else { continue };
+            let Some(feed) = feeds.get(&report.feed) else {
+                held.extend(self.kept_hold_of(&report));
+                continue;
+            };
             let is_repeated = latest.get(&(report.feed, report.version)).is_some_and(|at| report.started < *at);
             let is_lost = self.condition.proofs.is_of_lost_history(feed, &report);
             if report.version != feed.version || is_repeated || is_lost {
@@ -135,8 +144,7 @@ impl Results {
                 // The answer to its storing may have been lost, for instance with the database's primary. What was stored says when its feed
                 // is due; without this the schedule would hide the feed until the end of its lease.
                 slots.extend(feed.due().filter(|due| *due > now).map(slot));
-                // The gate has it already. It is kept in case the gate loses its memory.
-                held.extend(self.hold_of(&report).map(|(host, until)| (host, until, report.feed)));
+                held.extend(self.kept_hold_of(&report));
                 continue;
             }
             match report.outcome {
@@ -170,9 +178,7 @@ impl Results {
         if !kept.is_empty() {
             self.store.keep_detours(&kept).await?;
         }
-        if !held.is_empty() {
-            self.store.keep_holds(&held).await?;
-        }
+        self.keep_holds(&held).await?;
         // Before its lease ends in the schedule: it may be due at once there.
         let proven = late::store_proven(&*self.store, &proven, now).await?;
         self.put(&slots, now).await?;
@@ -316,9 +322,12 @@ impl Results {
                 Ok(applied) => {
                     log::polls(&batch, &applied, feeds);
                     self.reschedule(&batch, &applied, now).await?;
-                    if tries < TRIES {
-                        pending.push((self.decided_again(&batch, &applied, now).await?, tries + 1));
-                    }
+                    let again = match tries < TRIES {
+                        true => self.decided_again(&batch, &applied, now).await?,
+                        false => Vec::new(),
+                    };
+                    self.keep_holds(&self.holds_of_dropped(&batch, &applied, &again)).await?;
+                    pending.push((again, tries + 1));
                     let config = self.condition.config.get();
                     self.moves.follow(&batch, &applied, feeds, &config.policy, now).await?;
                     self.wish(&batch, &applied, feeds, now).await?;
@@ -382,6 +391,22 @@ impl Results {
             Some(self.judge(feed, report, now))
         });
         Ok(again.collect())
+    }
+
+    /// Returns the holds of reports that became stale after they were decided on, and of those that are not decided on again.
+    fn holds_of_dropped(
+        &self,
+        verdicts: &[Verdict],
+        applied: &[Applied],
+        again: &[Verdict],
+    ) -> Vec<(HostKey, Timestamp, FeedId)> {
+        let is_dropped = |verdict: &Verdict, applied: &Applied| match applied {
+            Applied::Stored { .. } => false,
+            Applied::Stale => true,
+            Applied::Outdated => again.iter().all(|again| again.report.feed != verdict.report.feed),
+        };
+        let dropped = verdicts.iter().zip(applied).filter(|(verdict, applied)| is_dropped(verdict, applied));
+        dropped.filter_map(|(verdict, _)| self.kept_hold_of(&verdict.report)).collect()
     }
 
     /// A report that the database will not take counts as a malformed feed. If that is refused as well, the feed

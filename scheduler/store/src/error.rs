@@ -48,6 +48,12 @@ pub enum StoreError {
         #[source]
         source: std::io::Error,
     },
+    /// The database's file may only be read.
+    #[error("cannot write {path}: permission denied; give the file to the user that runs feedfleet")]
+    Unwritable {
+        /// The database.
+        path: PathBuf,
+    },
     /// Another process has the database open.
     #[error("{path} is in use by another feedfleet; stop that one, or take another folder")]
     InUse {
@@ -206,6 +212,8 @@ impl StoreError {
 }
 
 // Primary result codes, https://www.sqlite.org/rescode.html
+/// The file, or its log, may only be read.
+pub(crate) const READ_ONLY_FILE: i32 = 8;
 const FULL: i32 = 13;
 const TOO_BIG: i32 = 18;
 const CONSTRAINT: i32 = 19;

@@ -108,7 +108,7 @@ impl std::str::FromStr for Part {
         let numbers = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
         match numbers {
             Some((number, of)) if (1..=of).contains(&number) && of <= Self::MOST => Ok(Part { number, of }),
-            _ => Err(format!("such as 1/4: part 1 of 4, of at most {} parts", Self::MOST)),
+            _ => Err(format!("it must be K/N with K from 1 to N and N at most {}, such as 1/4", Self::MOST)),
         }
     }
 }

@@ -30,29 +30,34 @@ pub(super) async fn marked(
     query: &FeedQuery,
     after: Option<Position>,
 ) -> Result<Marked, StoreError> {
-    let (from, values, id) = match (&query.external_id, &query.label, &query.visible[..]) {
-        (Some(id), ..) => ("id FROM feeds WHERE ", std::slice::from_ref(id), "id"),
-        (None, Some(label), _) => ("feed_id FROM feed_labels WHERE ", std::slice::from_ref(label), "feed_id"),
+    const OF_ID: (&str, &str) = ("id", "id FROM feeds WHERE external_id = ");
+    const OF_LABEL: (&str, &str) = ("feed_id", "feed_id FROM feed_labels WHERE label = ");
+    let ((id, from), values) = match (&query.external_id, &query.label, &query.visible[..]) {
+        (Some(id), ..) => (OF_ID, std::slice::from_ref(id)),
+        (None, Some(label), _) => (OF_LABEL, std::slice::from_ref(label)),
         (None, None, []) => return Ok(Marked::Many),
-        // A feed with several of them is one.
-        (None, None, [_]) => ("feed_id FROM feed_labels WHERE ", &query.visible[..], "feed_id"),
-        (None, None, several) => ("DISTINCT feed_id FROM feed_labels WHERE ", several, "feed_id"),
+        (None, None, labels) => (OF_LABEL, labels),
     };
     // As in other lists, only the index of feeds is in the order of -id in PostgreSQL.
     let plain = source.dialect().names_indexes || id != "id";
     let statement = |after: Option<i64>, limit: i64| {
-        let mut sql = Statement::default();
-        sql.push("SELECT ").push(from);
-        match id {
-            "id" => sql.push("external_id = ").text(&values[0]),
-            _ => one_of(&mut sql, values),
-        };
         let (column, sign) = if plain { (id, 1) } else { ("-id", -1) };
         let rises = plain != query.reversed;
-        if let Some(after) = after {
-            sql.push(&format!(" AND {column} {} ", if rises { ">" } else { "<" })).int(sign * after);
+        let order = format!(" ORDER BY {column}{} LIMIT ", if rises { "" } else { " DESC" });
+        let is_one = values.len() == 1;
+        let mut sql = Statement::default();
+        // Of each label no more feeds are read than there are in the list. A feed with several of them is one.
+        for (place, value) in values.iter().enumerate() {
+            sql.push(if place == 0 { "" } else { " UNION " }).push(if is_one { "" } else { "SELECT * FROM (" });
+            sql.push("SELECT ").push(from).text(value);
+            if let Some(after) = after {
+                sql.push(&format!(" AND {column} {} ", if rises { ">" } else { "<" })).int(sign * after);
+            }
+            sql.push(&order).int(limit).push(if is_one { "" } else { ") AS of_label" });
         }
-        sql.push(&format!(" ORDER BY {column}{} LIMIT ", if rises { "" } else { " DESC" })).int(limit);
+        if !is_one {
+            sql.push(&order).int(limit);
+        }
         sql
     };
     let ids = source.numbers(statement(None, i64::from(MOST) + 1)).await?;

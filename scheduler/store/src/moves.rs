@@ -69,6 +69,17 @@ pub enum Moved {
     Stale,
     /// The feed has the new URL; it is due at once if it starts from scratch.
     Here,
-    /// Another feed has that URL: this one is merged into it, and its readers are added there.
+    /// Another feed has that URL, or took in the one that has it: this one is merged into it, and its readers are added there.
     Into(FeedId),
 }
+
+/// The maximum number of earlier merges that a move follows from the feed that has its URL.
+pub(crate) const MOST_MERGES: i32 = 5;
+
+/// Reads which feed $1 was merged into, and which feeds were merged into it.
+pub(crate) const MERGED_WITH: &str = "SELECT merged_into FROM feeds WHERE id = $1 AND merged_into IS NOT NULL \
+                                      UNION SELECT id FROM feeds WHERE merged_into = $1";
+
+/// Removes the feeds that were merged into feed $1, which is about to be erased: no feed is polled in their place any more.
+pub(crate) const REMOVE_MERGED: &str =
+    "UPDATE feeds SET status = 'removed', version = version + 1 WHERE merged_into = $1 AND status = 'merged'";

@@ -133,7 +133,7 @@ pub trait Feeds: Send + Sync {
     /// Changes many feeds, each once, in one transaction; returns those that exist with their changes, in any order.
     async fn change_feeds(&self, changes: &[(FeedId, FeedChange)], now: Timestamp) -> Result<Vec<Feed>, StoreError>;
 
-    /// Erases a feed with its entries and history. False when there is none.
+    /// Erases a feed with its entries and history, and removes the feeds that were merged into it. False when there is none.
     async fn erase_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError>;
 
     /// Erases pages that were added before a known feed took them in, up to `before`; a bounded number a call. Keeps

@@ -23,6 +23,10 @@ use store::FeedRef;
 
 /// Feeds whose pings are gathered at once; further ones are polled at their place in the spread, whatever follows.
 const MOST: usize = 10_000;
+/// How long a ping waits after a first failure of the store or the schedule; after each further one it waits that much longer.
+const RETRY: Duration = Duration::from_secs(1);
+/// The maximum number of retries: five minutes in all.
+const RETRIES: u32 = 24;
 
 /// The feeds that may receive further pings.
 pub(super) struct GatheredPings {
@@ -97,37 +101,20 @@ impl GatheredPings {
         }
     }
 
-    /// Has the feed polled when its pings have ended. `first` is when the first of them came.
+    /// Has the feed polled when its pings have ended. `first` is when the first of them came. Returns an error after the last retry, or
+    /// when the scheduler stops.
     async fn answer(&self, id: FeedId, mut window: PingWindow, first: Instant) -> Result<(), BackendError> {
+        let mut failures = 0;
         while let Some(ping) = self.last_of_all(id, window, first).await {
-            let feed = self.ops.feed(&FeedRef::Id(id)).await?.filter(|feed| feed.status.hears_pings());
-            let Some(feed) = feed else { break };
-            let (now, quits) = (self.ops.clock.now(), self.ops.quiet.is_cancelled());
-            let lies_ahead = feed.wake_at.is_some_and(|wake| wake > now);
-            let skew = self.ops.config.scheduler.clock_skew;
-            let is_answered = match ping.is_stored {
-                true => !lies_ahead,
-                false => feed.state.last_polled.is_some_and(|polled| polled > ping.at.after(skew)),
+            let wait = match self.answer_last(id, ping).await {
+                Ok(wait) => wait,
+                Err(error) if failures == RETRIES || self.ops.quiet.is_cancelled() => return Err(error),
+                Err(_) => {
+                    failures += 1;
+                    Some(RETRY * failures)
+                }
             };
-            // What is stored outlives this process.
-            if is_answered || quits && lies_ahead {
-                break;
-            }
-            let config = self.ops.condition.config.get();
-            let policy = &config.policy;
-            let rest = rest_after_poll(now, feed.status, &feed.state, policy);
-            // A report uses up the only try of a feed that is not polled otherwise, whenever that try was requested.
-            let in_flight = feed.status != Status::Active && feed.wake_at.is_some_and(|wake| wake <= now);
-            let wait = if in_flight { rest.max(policy.ping_spread).max(policy.ping_quiet) } else { rest };
-            if quits || wait.is_zero() {
-                self.ops.wake_pinged(id, now).await?;
-                break;
-            }
-            // Meanwhile a fetch ended that did not see what the ping announced.
-            if feed.wake_at.is_none() {
-                self.ops.wake_pinged(id, now.after(wait)).await?;
-                break;
-            }
+            let Some(wait) = wait else { break };
             if !self.keep(id, ping) {
                 break;
             }
@@ -135,6 +122,36 @@ impl GatheredPings {
             window.end = window.end.max(window.place);
         }
         Ok(())
+    }
+
+    /// Has the feed polled for the last of its pings. Returns how long the ping waits first, if it does.
+    async fn answer_last(&self, id: FeedId, ping: Ping) -> Result<Option<Duration>, BackendError> {
+        let feed = self.ops.feed(&FeedRef::Id(id)).await?.filter(|feed| feed.status.hears_pings());
+        let Some(feed) = feed else { return Ok(None) };
+        let (now, quits) = (self.ops.clock.now(), self.ops.quiet.is_cancelled());
+        let lies_ahead = feed.wake_at.is_some_and(|wake| wake > now);
+        let skew = self.ops.config.scheduler.clock_skew;
+        let is_answered = match ping.is_stored {
+            true => !lies_ahead,
+            false => feed.state.last_polled.is_some_and(|polled| polled > ping.at.after(skew)),
+        };
+        // What is stored outlives this process.
+        if is_answered || quits && lies_ahead {
+            return Ok(None);
+        }
+        let config = self.ops.condition.config.get();
+        let policy = &config.policy;
+        let rest = rest_after_poll(now, feed.status, &feed.state, policy);
+        // A report uses up the only try of a feed that is not polled otherwise, whenever that try was requested.
+        let in_flight = feed.status != Status::Active && feed.wake_at.is_some_and(|wake| wake <= now);
+        let wait = if in_flight { rest.max(policy.ping_spread).max(policy.ping_quiet) } else { rest };
+        let is_due = quits || wait.is_zero();
+        // Without a wake, a fetch ended meanwhile that did not see what the ping announced.
+        if is_due || feed.wake_at.is_none() {
+            self.ops.wake_pinged(id, if is_due { now } else { now.after(wait) }).await?;
+            return Ok(None);
+        }
+        Ok(Some(wait))
     }
 
     /// Waits until the feed is to be polled, and takes its last ping, so that a further one starts from scratch.
@@ -175,4 +192,63 @@ enum Heard {
     First,
     Further,
     TooMany,
+}
+
+#[cfg(test)]
+mod tests {
+    use common::metrics::Metrics;
+    use common::policy::Audience;
+    use common::time::{Clock, ManualClock};
+    use futures_util::FutureExt;
+    use store::sqlite::SqliteStore;
+
+    use super::*;
+    use crate::ops::AddFeed;
+    use crate::run::{Backends, Scheduler};
+
+    #[tokio::test]
+    async fn a_ping_during_a_fetch_is_answered_although_the_store_failed_when_its_window_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("feedfleet.db");
+        let store = Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap());
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let (config, metrics) = (Arc::new(common::config::defaults()), Arc::new(Metrics::new()));
+        let Scheduler { ops, .. } = Scheduler::new(&Backends::in_memory(store), &config, &metrics, &clock);
+        let feed = AddFeed {
+            url: "http://a.example/feed".parse().unwrap(),
+            login: None,
+            audience: Audience::default(),
+            calm: Vec::new(),
+            private: false,
+            marks: Default::default(),
+            title: None,
+        };
+        let id = ops.add(&[feed], None).await.unwrap()[0].id;
+        let pings = GatheredPings::new(ops.clone());
+        let first = Instant::now();
+        let ping = Ping { came: first, at: clock.now(), is_stored: false };
+        assert!(matches!(pings.hear(id, ping), Heard::First));
+
+        let other = rusqlite::Connection::open(&path).unwrap();
+        let set = |url: &str| other.execute("UPDATE feeds SET url = ?1", [url]).unwrap();
+        set("no URL");
+        let window = PingWindow { place: Duration::ZERO, end: Duration::ZERO };
+        let mut answering = std::pin::pin!(pings.answer(id, window, first));
+        // It takes the ping, and reads the feed.
+        assert!(answering.as_mut().now_or_never().is_none());
+        let is_kept = async {
+            while pings.last().is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            answered = &mut answering => panic!("the ping was given up: {answered:?}"),
+            () = is_kept => {}
+        }
+        set("http://a.example/feed");
+        answering.await.unwrap();
+        let feed = ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap();
+        assert_eq!(feed.wake_at, Some(clock.now()));
+        assert!(pings.last().is_empty());
+    }
 }

@@ -64,7 +64,7 @@ impl Pings {
         let mut which = FeedRef::Url(url.clone());
         for _ in 0..LONGEST_CHAIN {
             let Some(feed) = self.ops.feed(&which).await? else { return Ok(None) };
-            match (feed.private || feed.credentials.is_some(), feed.status, feed.merged_into) {
+            match (feed.is_private(), feed.status, feed.merged_into) {
                 (true, ..) | (_, Status::Removed, _) => return Ok(None),
                 (_, Status::Merged, Some(survivor)) => which = FeedRef::Id(survivor),
                 _ => return Ok(Some(feed)),

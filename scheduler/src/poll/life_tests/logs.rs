@@ -36,8 +36,13 @@ impl MakeWriter<'_> for Lines {
 impl Lines {
     /// Returns the lines about polls.
     fn of_polls(&self) -> Vec<String> {
+        self.with("poll::log")
+    }
+
+    /// Returns the lines that contain a text.
+    fn with(&self, part: &str) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        text.lines().filter(|line| line.contains("poll::log")).map(str::to_owned).collect()
+        text.lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
     }
 }
 
@@ -116,4 +121,23 @@ async fn each_page_of_older_entries_is_a_separate_debug_line() {
         format!(r#"polled a page of older entries outcome="modified" status=200 new_entries=1 next_due={next_due}"#);
     assert!(polled.ends_with(&fields), "{polled}");
     assert!(!polled.contains("secret"), "{polled}");
+}
+
+#[tokio::test]
+async fn a_new_feed_that_is_a_page_is_a_warning_only_if_the_page_announces_no_feed() {
+    let feed: common::url::FeedUrl = "http://a.example/feed".parse().unwrap();
+    for (announced, warnings) in [(vec![feed], 0), (Vec::new(), 1)] {
+        let lines = Lines::default();
+        let fleet = Fleet::new().await;
+        fleet.add("http://a.example/").await;
+        let job = fleet.dispatched().await.remove(0);
+        let detail = "not a feed: the first element is <html>".to_owned();
+        let page = Outcome::Failed { failure: FailureKind::NotAFeed, detail };
+        let report = FetchReport { announced, ..fleet.work(&job, page).await };
+        let logging = log_into(&lines);
+        fleet.settle(report).await;
+        drop(logging);
+        let warned = lines.with("a new feed cannot be read");
+        assert_eq!(warned.len(), warnings, "{warned:?}");
+    }
 }

@@ -6,6 +6,7 @@ mod crowd;
 mod faults;
 mod intake;
 mod logs;
+mod moves;
 mod names;
 mod pause;
 mod proofs;

@@ -1,6 +1,8 @@
 //! What a worker can have a scheduler believe: reports on the jobs that it was given.
 
 use super::*;
+use common::document::Document;
+use common::entry::Entry;
 use common::host::HostKey;
 use common::host_gate::{Reservation, ReserveRequest};
 use common::job_mac::JobMac;
@@ -144,6 +146,34 @@ async fn a_report_on_a_feed_that_the_store_lost_changes_nothing_of_the_feed_that
 }
 
 #[tokio::test]
+async fn a_page_and_a_delivery_of_a_lost_feed_add_nothing_to_the_feed_that_has_its_number_now() {
+    let fleet = Fleet::new().await;
+    let standby = standby_of(&fleet).await;
+    let lost = fleet.add("http://lost.example/feed").await;
+    let job = fleet.dispatched().await.remove(0);
+    fleet.clock.advance(Duration::from_secs(10));
+    let other = standby.add("http://other.example/feed").await;
+    let before = standby.feed(other).await;
+    assert_eq!((other, before.version), (lost, job.version));
+    let read = |job: &FetchJob| {
+        let entry = Entry { id: "1".into(), ..Entry::default() };
+        let document = Document { entries: vec![entry], new_entries: 1, all_entries: 1, ..Document::default() };
+        report(job, fleet.clock.now(), Outcome::Modified(Box::new(document)))
+    };
+    standby.settle(FetchReport { page: true, ..read(&job) }).await;
+    standby.settle(FetchReport { pushed: true, ..read(&job) }).await;
+    assert_eq!(standby.feed(other).await, before);
+    assert_eq!(standby.ops.metrics.stale_reports.get(), 2);
+
+    // A delivery that was taken before the feed's last poll is stored.
+    let job = standby.dispatched().await.remove(0);
+    fleet.clock.advance(Duration::from_secs(30));
+    standby.settle(report(&job, fleet.clock.now(), not_modified())).await;
+    standby.settle(FetchReport { pushed: true, ..read(&job) }).await;
+    assert_eq!(standby.feed(other).await.entries, 1);
+}
+
+#[tokio::test]
 async fn a_report_on_a_version_that_the_store_lost_changes_nothing_of_the_version_with_its_number() {
     let fleet = Fleet::new().await;
     let standby = standby_of(&fleet).await;
@@ -204,4 +234,32 @@ async fn a_hold_of_a_stale_report_outlives_the_gate() {
     assert_eq!(fleet.ops.metrics.stale_reports.get(), 1);
     let held = fleet.ops.store.holds(fleet.clock.now()).await.unwrap();
     assert_eq!(held, [(fleet.feed(id).await.host, until)]);
+}
+
+#[tokio::test]
+async fn a_hold_of_a_report_outlives_the_gate_although_its_feed_was_erased() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let host = fleet.feed(id).await.host;
+    let job = fleet.dispatched().await.remove(0);
+    assert!(fleet.ops.erase(id).await.unwrap());
+    let until = fleet.clock.now().after(Duration::from_secs(900));
+    fleet.settle(report(&job, fleet.clock.now(), Outcome::Throttled { retry_after: Some(until) })).await;
+    assert_eq!(fleet.ops.store.holds(fleet.clock.now()).await.unwrap(), [(host, until)]);
+}
+
+#[tokio::test]
+async fn a_hold_of_a_report_outlives_the_gate_although_its_feed_changed_while_it_was_decided_on() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let job = fleet.dispatched().await.remove(0);
+    let (before, now) = (fleet.feed(id).await, fleet.clock.now());
+    let until = now.after(Duration::from_secs(900));
+    let report = report(&job, now, Outcome::Throttled { retry_after: Some(until) });
+    let verdict = fleet.results.judge(&before, report, now);
+    let pause = store::FeedChange { status: Some(Status::Paused), ..Default::default() };
+    fleet.ops.store.change_feed(id, &pause, now).await.unwrap();
+    let host = before.host.clone();
+    fleet.results.store_verdicts(vec![verdict], &[(id, before)].into(), now).await.unwrap();
+    assert_eq!(fleet.ops.store.holds(now).await.unwrap(), [(host, until)]);
 }

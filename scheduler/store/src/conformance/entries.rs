@@ -278,6 +278,20 @@ pub(crate) async fn an_entry_that_retention_took_never_comes_back_as_new(backend
     assert_eq!((feed(&*store, id).await.entries, store.stats(at(20)).await.unwrap().entries), (1, 1));
 }
 
+pub(crate) async fn an_unchanged_entry_that_its_feed_still_has_is_deleted_and_does_not_come_back(
+    backend: &dyn Backend,
+) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let both = |second: &str| modified(vec![entry("1", "one"), entry("2", second)]);
+    poll(&*store, id, 10, both("two")).await;
+    poll(&*store, id, 20, both("two, mended")).await;
+    poll(&*store, id, 30, both("two, mended")).await;
+    assert_eq!(store.prune(at(0), Some(at(15))).await.unwrap(), 1, "one changed later");
+    assert_eq!(new_entries(&poll(&*store, id, 40, both("two, mended")).await), (0, 0));
+    assert_eq!(titles(&*store, Some(id)).await, [(4, "two, mended".into())]);
+}
+
 pub(crate) async fn retention_takes_the_oldest_first_and_tells_how_far_it_went(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = add(&*store, "https://a.org/feed").await;

@@ -3,6 +3,7 @@
 use common::config::HubAccess;
 use common::secrets::Sealed;
 
+use super::logins::{ring, with_login};
 use super::*;
 use crate::{
     DeliveryFormat, DeliveryTurn, EventFilter, Hub, HubFeed, Intent, IntentMode, Move, Moved, NewSubscription, Stray,
@@ -201,20 +202,22 @@ pub(crate) async fn a_feed_that_others_merge_into_is_not_released(backend: &dyn 
 pub(crate) async fn subscriptions_that_nobody_may_have_any_more_are_found(backend: &dyn Backend) {
     let store = backend.open().await;
     let private = NewFeed { private: true, ..new_feed("https://p.org/") };
-    let private = store.add_feeds(&[private], at(1)).await.unwrap()[0].id;
+    let with_credentials = with_login("https://l.org/", "ann", &ring(1, &[]));
+    let hidden = store.add_feeds(&[private, with_credentials], at(1)).await.unwrap();
     let public = add(&*store, "https://a.org/").await;
     let mut ids = Vec::new();
-    for (number, (feed, by)) in
-        [(private, "hub"), (private, "reader"), (public, "hub"), (public, "reader")].into_iter().enumerate()
-    {
-        let new = NewSubscription { by: by.into(), ..new(&format!("https://s.org/{number}"), Some(feed), at(60)) };
-        let added = store.add_subscription(&new, at(1)).await.unwrap().unwrap();
-        ids.push(confirm(&*store, &added).await.id);
+    for feed in [hidden[0].id, hidden[1].id, public] {
+        for by in ["hub", "reader"] {
+            let callback = format!("https://s.org/{}", ids.len());
+            let new = NewSubscription { by: by.into(), ..new(&callback, Some(feed), at(60)) };
+            let added = store.add_subscription(&new, at(1)).await.unwrap().unwrap();
+            ids.push(confirm(&*store, &added).await.id);
+        }
     }
     for (access, expected) in [
-        (HubAccess::Open, vec![ids[0]]),
-        (HubAccess::Known, vec![ids[0]]),
-        (HubAccess::Token, vec![ids[0], ids[2]]),
+        (HubAccess::Open, vec![ids[0], ids[2]]),
+        (HubAccess::Known, vec![ids[0], ids[2]]),
+        (HubAccess::Token, vec![ids[0], ids[2], ids[4]]),
         (HubAccess::Off, ids.clone()),
     ] {
         let query = |after| StrayQuery { after, access };

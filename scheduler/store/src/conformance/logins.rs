@@ -7,7 +7,7 @@ use crate::{Move, Moved, OldSeal};
 
 const URL: &str = "https://a.org/feed";
 
-fn ring(key: u8, old_keys: &[u8]) -> Keyring {
+pub(super) fn ring(key: u8, old_keys: &[u8]) -> Keyring {
     let text = |byte: u8| base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [byte; 32]);
     Keyring::new(&SecretsConfig { key: text(key), old_keys: old_keys.iter().copied().map(text).collect() })
 }
@@ -16,7 +16,7 @@ fn login(name: &str) -> Login {
     Login::new(name, "secret").unwrap()
 }
 
-fn with_login(url: &str, name: &str, ring: &Keyring) -> NewFeed {
+pub(super) fn with_login(url: &str, name: &str, ring: &Keyring) -> NewFeed {
     let new = new_feed(url);
     NewFeed { credentials: Some(ring.seal(&login(name), &new.url).unwrap()), category: Category::C, ..new }
 }

@@ -158,6 +158,7 @@ macro_rules! stamp {
                 dates_say_which_entries_are_the_newest;
                 large_entries_are_limited_by_their_bytes_and_changes_count_too;
                 beyond_its_rows_a_feed_loses_the_oldest_with_their_identities;
+                rows_that_leave_without_a_new_entry_are_counted;
                 feeds_of_one_batch_are_counted_each_on_its_own;
                 what_still_stands_in_the_document_stays;
                 a_delivery_takes_no_identity_of_what_may_stand_in_the_document;
@@ -187,6 +188,9 @@ macro_rules! stamp {
                 a_moved_feed_starts_anew_and_keeps_its_number_audience_and_history;
                 a_feed_that_moves_onto_a_known_one_is_merged_into_it;
                 a_merged_feed_that_is_erased_takes_its_readers_along;
+                what_was_merged_into_an_erased_feed_is_removed_and_can_be_added_again;
+                a_feed_that_moves_onto_a_merged_one_is_merged_into_what_that_one_became;
+                a_page_that_another_was_merged_into_is_not_erased;
                 a_page_whose_feed_was_known_is_erased_unless_a_caller_gave_it_something;
                 a_feed_of_another_version_or_a_retired_one_is_not_moved;
                 a_feed_that_is_the_same_elsewhere_keeps_what_is_known_of_it_and_can_be_taken_back;
@@ -280,6 +284,7 @@ macro_rules! stamp {
                 numbers_go_on_after_everything_was_deleted;
                 one_process_at_a_time_has_the_turn_to_pass_events_on;
                 an_entry_that_retention_took_never_comes_back_as_new;
+                an_unchanged_entry_that_its_feed_still_has_is_deleted_and_does_not_come_back;
                 retention_takes_the_oldest_first_and_tells_how_far_it_went;
             }
         }

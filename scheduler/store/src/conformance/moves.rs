@@ -61,6 +61,68 @@ pub(crate) async fn a_merged_feed_that_is_erased_takes_its_readers_along(backend
     assert_ne!(after.audience_at, merged.audience_at, "a decision for the readers before is to be made again");
 }
 
+pub(crate) async fn what_was_merged_into_an_erased_feed_is_removed_and_can_be_added_again(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let survivor = add(&*store, "https://a.org/feed").await;
+    let id = add(&*store, "https://a.org/").await;
+    let version = feed(&*store, id).await.version;
+    store.move_feed(id, version, &to("https://a.org/feed"), at(20)).await.unwrap();
+    let (merged, before) = (feed(&*store, id).await, store.latest_seq().await.unwrap());
+    assert!(store.erase_feed(survivor, at(30)).await.unwrap());
+    let removed = feed(&*store, id).await;
+    assert_eq!((removed.status, removed.merged_into), (Status::Removed, None));
+    assert_eq!(removed.version, Version(merged.version.0 + 1));
+    let events = store.events(before, 9).await.unwrap().items;
+    let published: Vec<_> = events.iter().map(|event| (event.kind.as_str(), event.feed_id)).collect();
+    assert_eq!(published, [("feed.removed", survivor), ("feed.removed", id)]);
+    let Audit { kept, right } = backend.audit().await;
+    assert_eq!(kept, right);
+
+    let added = store.add_feeds(&[new_feed("https://a.org/")], at(40)).await.unwrap();
+    assert_eq!(added, [Added { id, new: false, revived: true }]);
+    assert_eq!(feed(&*store, id).await.status, Status::Active);
+    assert_eq!(store.jobs_for(&[id]).await.unwrap().len(), 1);
+}
+
+pub(crate) async fn a_feed_that_moves_onto_a_merged_one_is_merged_into_what_that_one_became(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let mut ids = Vec::new();
+    for number in 0..9 {
+        ids.push(add(&*store, &format!("https://a.org/{number}")).await);
+    }
+    let merge = async |from: usize, into: usize| {
+        let version = feed(&*store, ids[from]).await.version;
+        store.move_feed(ids[from], version, &to(&format!("https://a.org/{into}")), at(20)).await.unwrap()
+    };
+    for number in 0..6 {
+        assert_eq!(merge(number, number + 1).await, Moved::Into(ids[number + 1]));
+    }
+    assert_eq!(merge(7, 1).await, Moved::Into(ids[6]));
+    assert_eq!(feed(&*store, ids[7]).await.merged_into, Some(ids[6]));
+    assert_eq!(feed(&*store, ids[6]).await.audience.subscribers, 8, "the readers of all");
+    assert_eq!(merge(6, 1).await, Moved::Stale, "it is this very feed");
+    assert_eq!(merge(8, 0).await, Moved::Stale, "after more merges than are followed");
+    for id in [ids[6], ids[8]] {
+        assert_eq!(feed(&*store, id).await.status, Status::Active);
+    }
+}
+
+pub(crate) async fn a_page_that_another_was_merged_into_is_not_erased(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let known = add(&*store, "https://a.org/feed").await;
+    let unread = Audience { subscribers: 0, active_subscribers: 0, ..Audience::default() };
+    let plain = |url: &str| NewFeed { calm: Vec::new(), audience: unread, ..new_feed(url) };
+    let pages = [plain("https://a.org/1"), plain("https://a.org/2")];
+    let ids: Vec<FeedId> = store.add_feeds(&pages, at(0)).await.unwrap().iter().map(|added| added.id).collect();
+    for (id, into) in [(ids[0], "https://a.org/2"), (ids[1], "https://a.org/feed")] {
+        let version = feed(&*store, id).await.version;
+        store.move_feed(id, version, &to(into), at(20)).await.unwrap();
+    }
+    assert_eq!(store.erase_pages(at(20), at(30)).await.unwrap(), 2);
+    assert_eq!(store.feed(&FeedRef::Id(ids[0])).await.unwrap(), None);
+    assert_eq!(feed(&*store, ids[1]).await.merged_into, Some(known));
+}
+
 pub(crate) async fn a_page_whose_feed_was_known_is_erased_unless_a_caller_gave_it_something(backend: &dyn Backend) {
     let store = backend.open().await;
     let known = add(&*store, "https://a.org/feed").await;

@@ -88,6 +88,20 @@ pub(crate) async fn beyond_its_rows_a_feed_loses_the_oldest_with_their_identitie
     assert_eq!(feed(&*store, id).await.over_quota.rows, 7);
 }
 
+pub(crate) async fn rows_that_leave_without_a_new_entry_are_counted(backend: &dyn Backend) {
+    let store = backend.open_within(QuotaConfig { rows_per_feed: 100, ..QuotaConfig::NONE }).await;
+    let id = add(&*store, "https://a.org/feed").await;
+    poll(&*store, id, 10, numbered(0..30)).await;
+    store.close().await;
+    drop(store);
+    // The allowance of a day was none until now, and refills slowly.
+    let store = backend.open_within(QuotaConfig { rows_per_feed: 20, ..ENTRIES }).await;
+    let applied = poll(&*store, id, 20, numbered(30..35)).await;
+    assert_eq!((new_entries(&applied), over(&applied)), ((0, 0), (5, 0, 12)));
+    let rows = stored(&*store, id).await.len() as u64;
+    assert_eq!((rows, feed(&*store, id).await.entries, store.stats(at(20)).await.unwrap().entries), (18, 18, 18));
+}
+
 pub(crate) async fn feeds_of_one_batch_are_counted_each_on_its_own(backend: &dyn Backend) {
     let store = backend.open().await;
     let mut feeds = Vec::new();

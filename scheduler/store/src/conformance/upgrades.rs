@@ -2,10 +2,11 @@
 
 use common::host::HostKey;
 use common::job_keys::JobKey;
+use common::policy::Status;
 use common::time::Timestamp;
 use common::url::Version;
 
-use super::{Backend, at, entry, modified, new_entries, poll, published};
+use super::{Backend, at, entry, modified, new_entries, new_feed, poll, published};
 use crate::FeedRef;
 use crate::columns::entry_identity;
 
@@ -99,5 +100,21 @@ pub(crate) async fn ports_80_and_443_become_one_host(old: &dyn Backend) {
     store.block_hosts(&[HostKey::new("b.org:443")], None).await.unwrap();
     let after = named(store.host_orders(None).await.unwrap().unwrap().blocks);
     assert_eq!(after, expected(500, 0), "nothing shadows what is said later");
+    store.close().await;
+}
+
+/// What a program left of a feed whose survivor it erased.
+pub(crate) const ROWS_OF_AN_ERASED_SURVIVOR: &str = "UPDATE feeds SET status = 'merged', next_due = NULL";
+/// The last schema of such a program.
+pub(crate) const SCHEMA_OF_AN_ERASED_SURVIVOR: i64 = 30;
+
+/// `old` was left by such a program, with [`ROWS_OF_AN_ERASED_SURVIVOR`].
+pub(crate) async fn a_feed_without_its_survivor_can_be_added_again(old: &dyn Backend) {
+    let store = old.open().await;
+    let found = store.feed(&FeedRef::Url(URL.parse().unwrap())).await.unwrap().unwrap();
+    assert_eq!((found.status, found.version), (Status::Removed, Version(3)));
+    let audit = old.audit().await;
+    assert_eq!(audit.kept, audit.right);
+    assert!(store.add_feeds(&[new_feed(URL)], at(40)).await.unwrap()[0].revived);
     store.close().await;
 }

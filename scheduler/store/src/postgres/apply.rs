@@ -271,7 +271,7 @@ async fn write_holds(
     Ok(holds)
 }
 
-/// Gives every change and event its `seq`. Until this transaction ends no other one can take numbers.
+/// Gives every change and event its `seq`, and counts the entries. Until this transaction ends no other one can take numbers.
 async fn number(
     on: &mut PgConnection,
     fresh: &[Fresh<'_>],
@@ -279,10 +279,11 @@ async fn number(
     tallies: &[Tally],
 ) -> Result<Vec<NewEvent>, StoreError> {
     let events = changes::events(fresh, changes);
-    if events == 0 {
+    let more: i64 = tallies.iter().map(|tally| tally.more).sum();
+    // Quotas may delete entries where nothing is new.
+    if events == 0 && more == 0 {
         return Ok(Vec::new());
     }
-    let more: i64 = tallies.iter().map(|tally| tally.more).sum();
     let take = sqlx::query_scalar(include_str!("apply_numbers.sql")).bind(events as i64).bind(more);
     let last: i64 = take.fetch_one(on).await.map_err(StoreError::on(ACTION))?;
     Ok(changes::number(fresh, changes, last))

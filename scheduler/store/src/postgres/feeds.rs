@@ -17,6 +17,7 @@ use super::{PostgresStore, column, list, moves, news, numbers};
 use crate::columns::{CHUNK, added_terms, interval_millis, pack_archive, pack_calm, pack_labels, pack_terms};
 use crate::hub::hub_feeds;
 use crate::listing;
+use crate::moves::{MERGED_WITH, REMOVE_MERGED};
 use crate::news::{News, ids_of_new};
 use crate::row::{FeedRow, PlaceColumns, feed_columns, push_column, readable};
 use crate::{
@@ -87,7 +88,11 @@ impl Feeds for PostgresStore {
 
     /// Its events stay until retention takes them; of it they hold its number, and the last one what it was.
     async fn erase_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError> {
-        in_transaction!(self, "erase a feed", |tx| erase_from(tx, id, now).await)
+        in_transaction!(self, "erase a feed", |tx| {
+            // Until it is erased, no feed is merged into it.
+            lock_urls(&mut *tx).await?;
+            erase_from(tx, id, now).await
+        })
     }
 
     async fn erase_pages(&self, before: Timestamp, now: Timestamp) -> Result<u64, StoreError> {
@@ -359,11 +364,13 @@ async fn erase_pages(on: &mut PgConnection, before: Timestamp, now: Timestamp) -
     Ok(pages.len() as u64)
 }
 
+/// Erases a feed, and removes those that were merged into it. The caller holds the lock of URLs.
 pub(super) async fn erase_from(on: &mut PgConnection, id: FeedId, now: Timestamp) -> Result<bool, sqlx::Error> {
-    let survivor = sqlx::query_scalar("SELECT merged_into FROM feeds WHERE id = $1").bind(id.0);
-    let survivor: Option<i64> = survivor.fetch_optional(&mut *on).await?.flatten();
-    let before = news::known(on, &Vec::from_iter([Some(id.0), survivor].into_iter().flatten())).await?;
+    let mut ids: Vec<i64> = sqlx::query_scalar(MERGED_WITH).bind(id.0).fetch_all(&mut *on).await?;
+    ids.push(id.0);
+    let before = news::known(on, &ids).await?;
     moves::leave_survivor(&mut *on, id).await?;
+    sqlx::query(REMOVE_MERGED).bind(id.0).execute(&mut *on).await?;
     let erase = sqlx::query_scalar("DELETE FROM feeds WHERE id = $1 RETURNING entries").bind(id.0);
     let entries: Option<i64> = erase.fetch_optional(&mut *on).await?;
     let Some(entries) = entries else { return Ok(false) };

@@ -97,9 +97,9 @@ impl Source for View<'_> {
         self.0.execute("SET LOCAL enable_bitmapscan = on").await.map_err(StoreError::on(ACTION))?;
         // The index is searched for these trigrams alone; the whole text is compared with what it finds.
         let trigrams: Vec<String> = trigrams.iter().map(cursor::containing).collect();
-        let mut sql = r"SELECT place / 2 FROM feed_texts WHERE (text || '') ILIKE $1 ESCAPE ''".to_owned();
+        let mut sql = r"SELECT place / 2 FROM feed_texts WHERE (text || '') ILIKE $1 ESCAPE '\'".to_owned();
         for number in 0..trigrams.len() {
-            sql.push_str(&format!(r" AND text ILIKE ${} ESCAPE ''", number + 3));
+            sql.push_str(&format!(r" AND text ILIKE ${} ESCAPE '\'", number + 3));
         }
         sql.push_str(" LIMIT $2");
         // Not kept: each number of trigrams is a different statement.

@@ -7,6 +7,7 @@ use sqlx::PgConnection;
 use super::news;
 use super::urls::lock_urls;
 use crate::columns::{added_terms, calm_without, pack_state};
+use crate::moves::MOST_MERGES;
 use crate::news::News;
 use crate::{Move, Moved, Unmove, Unmoved};
 
@@ -18,10 +19,13 @@ pub(super) async fn move_on(
     now: Timestamp,
 ) -> Result<Moved, sqlx::Error> {
     lock_urls(&mut *on).await?;
+    type Row = (i64, bool, bool, bool, String, Vec<u8>);
     let look = sqlx::query_as(include_str!("move_before.sql")).bind(id.0).bind(version.0).bind(to.url.as_str());
-    let rows: Vec<(i64, bool, bool, String, Vec<u8>)> = look.fetch_all(&mut *on).await?;
-    let may_move = rows.iter().any(|(_, fresh, there, from, login)| *fresh && !there && to.is_allowed(from, login));
-    if !may_move {
+    let rows: Vec<Row> = look.bind(MOST_MERGES).fetch_all(&mut *on).await?;
+    let may_move = rows.iter().any(|(_, fresh, there, _, from, login)| *fresh && !there && to.is_allowed(from, login));
+    // After too many merges, or where the next one has another login.
+    let leads_nowhere = rows.iter().any(|(_, _, there, is_merged, ..)| *there && *is_merged);
+    if !may_move || leads_nowhere {
         return Ok(Moved::Stale);
     }
     let known = rows.iter().find(|(_, _, there, ..)| *there).map(|(id, ..)| *id);

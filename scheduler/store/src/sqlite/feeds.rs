@@ -17,6 +17,7 @@ use super::list::View;
 use super::{SqliteStore, moves, news};
 use crate::columns::{CHUNK, added_terms, interval_millis, pack_archive, pack_calm, pack_labels, pack_terms};
 use crate::hub::hub_feeds;
+use crate::moves::{MERGED_WITH, REMOVE_MERGED};
 use crate::news::{News, ids_of_new};
 use crate::row::{FeedRow, PlaceColumns, push_column, readable};
 use crate::{
@@ -293,11 +294,13 @@ async fn erase_pages(on: &mut SqliteConnection, before: Timestamp, now: Timestam
     Ok(pages.len() as u64)
 }
 
+/// Erases a feed, and removes those that were merged into it.
 pub(super) async fn erase_from(on: &mut SqliteConnection, id: FeedId, now: Timestamp) -> Result<bool, sqlx::Error> {
-    let survivor = sqlx::query_scalar("SELECT merged_into FROM feeds WHERE id = ?1").bind(id.0);
-    let survivor: Option<i64> = survivor.fetch_optional(&mut *on).await?.flatten();
-    let before = news::known(on, &Vec::from_iter([Some(id.0), survivor].into_iter().flatten())).await?;
+    let mut ids: Vec<i64> = sqlx::query_scalar(MERGED_WITH).bind(id.0).fetch_all(&mut *on).await?;
+    ids.push(id.0);
+    let before = news::known(on, &ids).await?;
     moves::leave_survivor(&mut *on, id).await?;
+    sqlx::query(REMOVE_MERGED).bind(id.0).execute(&mut *on).await?;
     let erase = sqlx::query_scalar("DELETE FROM feeds WHERE id = ?1 RETURNING entries").bind(id.0);
     let entries: Option<i64> = erase.fetch_optional(&mut *on).await?;
     sqlx::query("UPDATE store SET entries = entries - ?1").bind(entries.unwrap_or(0)).execute(&mut *on).await?;

@@ -5,6 +5,6 @@ FROM subscriptions AS it
 LEFT JOIN feeds ON feeds.id = json_extract(it.filter, '$.feed')
 WHERE it.kind = 'websub' AND it.intent IS NULL AND it.id > ?1
   AND (?2 OR feeds.id IS NULL OR feeds.status IN ('merged', 'removed', 'gone')
-       OR (it.by_whom = ?4 AND (?3 OR feeds.private)))
+       OR (it.by_whom = ?4 AND (?3 OR feeds.private OR feeds.sealed IS NOT NULL)))
 ORDER BY it.id
 LIMIT 500

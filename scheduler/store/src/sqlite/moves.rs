@@ -6,6 +6,7 @@ use sqlx::SqliteConnection;
 
 use super::news;
 use crate::columns::{added_terms, calm_without, pack_state};
+use crate::moves::MOST_MERGES;
 use crate::news::News;
 use crate::{Move, Moved, Unmove, Unmoved};
 
@@ -26,14 +27,17 @@ pub(super) async fn move_on(
     if !to.is_allowed(&url, &credentials) {
         return Ok(Moved::Stale);
     }
-    let known: Option<i64> = sqlx::query_scalar("SELECT id FROM feeds WHERE url = ?1 AND credentials = ?2")
+    let known: Option<(i64, bool)> = sqlx::query_as(include_str!("move_target.sql"))
         .bind(to.url.as_str())
         .bind(credentials)
+        .bind(MOST_MERGES)
         .fetch_optional(&mut *on)
         .await?;
-    if known == Some(id.0) {
+    // It is merged after too many merges, or where the next one has another login.
+    if known.is_some_and(|(there, is_merged)| there == id.0 || is_merged) {
         return Ok(Moved::Stale);
     }
+    let known = known.map(|(there, _)| there);
     let mut survivors = Vec::new();
     match known {
         Some(survivor) => {

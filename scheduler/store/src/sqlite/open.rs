@@ -11,7 +11,7 @@ use sqlx::{SqliteExecutor, SqlitePool};
 use super::SqliteStore;
 use super::lock::lock;
 use crate::StoreError;
-use crate::error::{NOT_A_DATABASE, sqlite_code};
+use crate::error::{NOT_A_DATABASE, READ_ONLY_FILE, sqlite_code};
 
 /// Connections that read. Each may use its own thread and [`READER_CACHE`].
 const READERS: u32 = 4;
@@ -64,6 +64,7 @@ impl SqliteStore {
             .await
             .map_err(|error| unopened(path, error))?;
         check_owner(&writer, path).await?;
+        check_writable(&writer, path).await?;
         migrate(&writer).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
@@ -112,6 +113,7 @@ pub(super) fn location(url: &str) -> Result<Location, StoreError> {
 pub(super) fn unopened(path: &Path, error: sqlx::Error) -> StoreError {
     match sqlite_code(&error) {
         Some(NOT_A_DATABASE) => StoreError::Foreign { path: path.to_owned() },
+        Some(READ_ONLY_FILE) => StoreError::Unwritable { path: path.to_owned() },
         Some(_) if path.is_dir() => {
             StoreError::Unusable { path: path.to_owned(), source: io::Error::from(io::ErrorKind::IsADirectory) }
         }
@@ -124,6 +126,17 @@ pub(super) async fn check_owner<'c>(on: impl SqliteExecutor<'c>, path: &Path) ->
     let sql = "SELECT count(*) > 0 AND NOT max(name = '_sqlx_migrations') FROM sqlite_schema WHERE type = 'table'";
     let foreign: Option<bool> = sqlx::query_scalar(sql).fetch_one(on).await.map_err(|error| unopened(path, error))?;
     if foreign == Some(true) { Err(StoreError::Foreign { path: path.to_owned() }) } else { Ok(()) }
+}
+
+/// Refuses a file that this user may not write to: SQLite opens it all the same, and fails at the first change.
+pub(super) async fn check_writable(pool: &SqlitePool, path: &Path) -> Result<(), StoreError> {
+    let tried = async {
+        let mut change = pool.begin().await?;
+        // BEGIN IMMEDIATE succeeds there. Nothing uses this number, and nothing is stored.
+        sqlx::query("PRAGMA user_version = 0").execute(&mut *change).await?;
+        change.rollback().await
+    };
+    tried.await.map_err(|error| unopened(path, error))
 }
 
 async fn migrate(pool: &SqlitePool) -> Result<(), StoreError> {

@@ -8,14 +8,16 @@ use common::policy::{Audience, Category, PollState};
 use common::time::Timestamp;
 use common::url::FeedId;
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, SqlitePool};
 use tempfile::TempDir;
 
 use super::SqliteStore;
 use super::list::{View, bound};
+use super::open::check_writable;
 use crate::conformance::plans::{Explains, every_list_follows_its_index, labels_and_ids_follow_their_indexes};
 use crate::conformance::upgrades::{
-    ROWS_OF_PORT_80, SCHEMAS_OF_PORT_80, ports_80_and_443_become_one_host, rows_of_the_first_program,
+    ROWS_OF_AN_ERASED_SURVIVOR, ROWS_OF_PORT_80, SCHEMA_OF_AN_ERASED_SURVIVOR, SCHEMAS_OF_PORT_80,
+    a_feed_without_its_survivor_can_be_added_again, ports_80_and_443_become_one_host, rows_of_the_first_program,
 };
 use crate::conformance::{Audit, Backend, add, entry, modified, new_entries, poll, published, stamp};
 use crate::statement::Statement;
@@ -114,7 +116,7 @@ async fn every_list_of_a_large_fleet_follows_its_index() {
             category, status, failure, next_due, labels, external_id)
         SELECT 'https://a.org/' || n, iif(n > 12000, 'a.org:443', 'b.org:443'), 0, n % 7, 1, 0, 0, 0, 0,
             iif(n > 9000, 'C', 'D'), iif(n % 3 = 0, 'paused', 'active'), iif(n % 4 = 0, 'dns', NULL), 0,
-            iif(n > 15000, '[\"green\"]', NULL), iif(n > 16000, '7', NULL)
+            iif(n > 15000, iif(n > 17000, '[\"blue\",\"green\"]', '[\"green\"]'), NULL), iif(n > 16000, '7', NULL)
         FROM numbers";
     let folder = Folder::new();
     let store = SqliteStore::open(&folder.url()).await.unwrap();
@@ -133,6 +135,17 @@ async fn what_was_stored_of_port_80_is_merged_into_443() {
     on.execute(ROWS_OF_PORT_80).await.unwrap();
     on.close().await.unwrap();
     ports_80_and_443_become_one_host(&folder).await;
+}
+
+#[tokio::test]
+async fn what_was_stored_of_a_feed_whose_survivor_was_erased_can_be_added_again() {
+    let folder = Folder::new();
+    assert!(folder.is_left_by(SCHEMA_OF_AN_ERASED_SURVIVOR).await);
+    let options: SqliteConnectOptions = folder.url().parse().unwrap();
+    let mut on = options.connect().await.unwrap();
+    on.execute(ROWS_OF_AN_ERASED_SURVIVOR).await.unwrap();
+    on.close().await.unwrap();
+    a_feed_without_its_survivor_can_be_added_again(&folder).await;
 }
 
 /// Returns whether the database finds itself sound, and all references lead somewhere.
@@ -247,6 +260,20 @@ async fn a_place_that_cannot_be_used_is_refused_with_its_path() {
         assert!(matches!(error, StoreError::Url { .. }), "{error:?}");
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_file_that_may_only_be_read_is_refused_with_its_path() {
+    let folder = Folder::new();
+    let path = folder.0.path().join("feedfleet.db");
+    let store = SqliteStore::open(&folder.url()).await.unwrap();
+    check_writable(&store.writer, &path).await.unwrap();
+    store.close().await;
+    // As SQLite opens a file whose mode forbids writes. No mode stops root, as which tests may run.
+    let readers = SqlitePool::connect_with(SqliteConnectOptions::new().filename(&path).read_only(true)).await.unwrap();
+    let error = check_writable(&readers, &path).await.unwrap_err().to_string();
+    let expected = format!("cannot write {}: permission denied; give the file", path.display());
+    assert!(error.starts_with(&expected), "{error}");
 }
 
 #[tokio::test]

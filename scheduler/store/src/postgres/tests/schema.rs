@@ -9,7 +9,10 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, Ro
 
 use crate::conformance::Backend;
 use crate::conformance::plans::{Explains, every_list_follows_its_index, labels_and_ids_follow_their_indexes};
-use crate::conformance::upgrades::{ROWS_OF_PORT_80, SCHEMAS_OF_PORT_80, ports_80_and_443_become_one_host};
+use crate::conformance::upgrades::{
+    ROWS_OF_AN_ERASED_SURVIVOR, ROWS_OF_PORT_80, SCHEMA_OF_AN_ERASED_SURVIVOR, SCHEMAS_OF_PORT_80,
+    a_feed_without_its_survivor_can_be_added_again, ports_80_and_443_become_one_host,
+};
 use crate::conformance::{add, at, entry, modified, new_entries, poll};
 use crate::postgres::PostgresStore;
 use crate::postgres::audit::PRUNE as PRUNE_AUDIT;
@@ -58,6 +61,14 @@ async fn what_was_stored_of_port_80_is_merged_into_443() {
     assert!(schema.is_left_by(SCHEMAS_OF_PORT_80[1]).await);
     schema.connection().await.execute(ROWS_OF_PORT_80).await.unwrap();
     ports_80_and_443_become_one_host(&schema).await;
+}
+
+#[tokio::test]
+async fn what_was_stored_of_a_feed_whose_survivor_was_erased_can_be_added_again() {
+    let schema = Schema::default();
+    assert!(schema.is_left_by(SCHEMA_OF_AN_ERASED_SURVIVOR).await);
+    schema.connection().await.execute(ROWS_OF_AN_ERASED_SURVIVOR).await.unwrap();
+    a_feed_without_its_survivor_can_be_added_again(&schema).await;
 }
 
 #[tokio::test]
@@ -269,7 +280,8 @@ async fn every_list_of_a_large_fleet_follows_its_index() {
         SELECT 'https://a.org/' || n, sha256(n::text::bytea), CASE WHEN n > 12000 THEN 'a.org:443' ELSE 'b.org:443' END, 0,
             n % 7, 1, false, false, 0, false, CASE WHEN n > 9000 THEN 'C' ELSE 'D' END,
             CASE WHEN n % 3 = 0 THEN 'paused' ELSE 'active' END, CASE WHEN n % 4 = 0 THEN 'dns' END, 0,
-            CASE WHEN n > 15000 THEN '[\"green\"]' END, CASE WHEN n > 16000 THEN '7' END
+            CASE WHEN n > 17000 THEN '[\"blue\",\"green\"]' WHEN n > 15000 THEN '[\"green\"]' END,
+            CASE WHEN n > 16000 THEN '7' END
         FROM generate_series(1, 20000) n";
     let schema = Schema::default();
     let store = schema.store().await;
