@@ -21,10 +21,11 @@ pub(super) struct Held {
     pub(super) is_slow: bool,
     /// When the subscriber's next question is due, at the hub.
     pub(super) question: Option<Timestamp>,
-    /// Events are delivered, whatever question is pending.
-    pub(super) delivers: bool,
-    /// When it may have something to send; `None`: it waits for an event.
+    /// When the next attempt begins; `None`: with an event.
     pub(super) due: Option<Timestamp>,
+    /// The last attempt found nothing more to send, and no request is to be retried. Only then do events move the cursor: it must
+    /// not pass those that are pending or were not looked at.
+    pub(super) is_caught_up: bool,
     /// Nothing is to be sent up to this number, except for the events that are gathered.
     pub(super) looked: i64,
     /// The number of events that wait for others to share their request.
@@ -36,7 +37,7 @@ pub(super) struct Held {
 impl Held {
     /// It has nothing to send until an event matches, but perhaps a question.
     pub(super) fn waits(&self) -> bool {
-        self.running.is_none() && (self.due.is_none() || self.delivers && self.due == self.question)
+        self.running.is_none() && self.is_caught_up
     }
 
     /// Returns the earlier one of this time and that of the question.

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use common::config::HubAccess;
-use common::secrets::Keyring;
+use common::delivery::DeliveryRequest;
+use common::secrets::{Keyring, Login};
 use common::time::{Clock, Timestamp};
+use common::url::FeedId;
 
 use super::hub_tests::*;
 use super::tending::round;
@@ -15,6 +17,11 @@ use crate::upkeep::reseal::Resealing;
 use store::{IntentMode, SubscriptionState};
 
 const MINUTE: Duration = Duration::from_secs(60);
+
+/// Returns the body of a notification.
+fn text(request: &DeliveryRequest) -> String {
+    String::from_utf8(request.body.clone().unwrap()).unwrap()
+}
 
 #[tokio::test]
 async fn callbacks_that_never_answer_delay_no_notification() {
@@ -121,6 +128,63 @@ async fn a_question_that_waits_is_kept_and_delays_no_notification() {
     world.end().await;
 }
 
+/// Returns two feeds. A notification of the first one waits to be retried, and so does a question, for a shorter time.
+async fn failing_while_a_question_waits() -> (World, [FeedId; 2]) {
+    let world = World::new(HubAccess::Known).await;
+    let added = world.ops.add(&[feed(TOPIC), feed("https://b.example/feed.xml")], None).await.unwrap();
+    world.ask(&request()).await;
+    world.settled().await;
+    world.say(Says::Nothing);
+    world.entry(added[0].id, "https://a.example/1").await;
+    let failed = async |times: u32| {
+        world
+            .until("failure", async |world| (world.subscription().await?.progress.failures == times).then_some(()))
+            .await;
+    };
+    failed(1).await;
+    world.clock.advance(MINUTE);
+    // From here the retry takes at least 1.5 s, and the question 1.25 s at most.
+    failed(2).await;
+    world.ask(&request()).await;
+    world.until("question", async |world| (world.subscription().await?.hub?.intent?.tries == 1).then_some(())).await;
+    // The next look of the deliveries reads that.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    (world, [added[0].id, added[1].id])
+}
+
+/// Has the subscriber confirm, and waits until it was notified of these entries since.
+async fn notified_once_confirmed(world: &World, entries: &[&str]) {
+    let before = world.notified().len();
+    world.say(Says::Yes);
+    world.clock.advance(MINUTE);
+    for entry in entries {
+        let is_in = |request: &DeliveryRequest| text(request).contains(*entry);
+        world.until(entry, async |world| world.notified()[before..].iter().any(is_in).then_some(())).await;
+    }
+}
+
+#[tokio::test]
+async fn an_entry_drops_no_notification_that_waits_beside_a_question() {
+    let (world, ids) = failing_while_a_question_waits().await;
+    let before = world.subscription().await.unwrap().progress;
+    assert!(before.pending > before.cursor);
+    world.entry(ids[0], "https://a.example/2").await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(world.subscription().await.unwrap().progress, before);
+    notified_once_confirmed(&world, &["https://a.example/1", "https://a.example/2"]).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_entry_of_another_feed_moves_no_cursor_over_a_notification_that_waits_beside_a_question() {
+    let (mut world, ids) = failing_while_a_question_waits().await;
+    world.entry(ids[1], "https://b.example/1").await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    world.restart().await;
+    notified_once_confirmed(&world, &["https://a.example/1"]).await;
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_subscription_follows_a_merge_when_everything_before_it_was_delivered() {
     let world = World::new(HubAccess::Known).await;
@@ -138,7 +202,6 @@ async fn a_subscription_follows_a_merge_when_everything_before_it_was_delivered(
     assert_eq!(feed_now().await, ids[0], "an entry of before the merge is not delivered yet");
     world.say(Says::Yes);
     world.clock.advance(MINUTE);
-    let text = |request: &common::delivery::DeliveryRequest| String::from_utf8(request.body.clone().unwrap()).unwrap();
     let delivered = async |part: &str| {
         world.until(part, async |world| world.notified().iter().rev().map(text).find(|it| it.contains(part))).await
     };
@@ -183,15 +246,23 @@ async fn subscribers_of_a_feed_that_becomes_private_and_of_a_closed_hub_are_deni
     assert!(world.settled().await.is_none());
     world.end().await;
 
-    let world = World::new(HubAccess::Known).await;
-    let id = world.ops.add(&[feed(TOPIC)], None).await.unwrap()[0].id;
-    world.ask(&request()).await;
-    world.settled().await;
-    world.ops.edit(id, &EditFeed { private: Some(true), ..EditFeed::default() }).await.unwrap();
-    round(&world.ops).await.unwrap();
-    world.until("denial", async |world| world.asked("denied")).await;
-    assert!(world.settled().await.is_none());
-    world.end().await;
+    let login = Login::new("ann", "secret").unwrap();
+    for edit in [
+        EditFeed { private: Some(true), ..EditFeed::default() },
+        EditFeed { login: Some(Some(login)), ..EditFeed::default() },
+    ] {
+        let world = World::new(HubAccess::Known).await;
+        let id = world.ops.add(&[feed(TOPIC)], None).await.unwrap()[0].id;
+        world.ask(&request()).await;
+        world.settled().await;
+        world.ops.edit(id, &edit).await.unwrap();
+        round(&world.ops).await.unwrap();
+        world.entry(id, "1").await;
+        world.until("denial", async |world| world.asked("denied")).await;
+        assert!(world.settled().await.is_none());
+        assert!(world.notified().is_empty(), "{edit:?}");
+        world.end().await;
+    }
 
     let world = World::new(HubAccess::Token).await;
     world.ask(&request()).await;

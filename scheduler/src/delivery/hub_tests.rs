@@ -105,10 +105,8 @@ impl World {
             answering
         };
         assert!(ops.sender.set(Sender { send: Box::new(send), judge: Box::new(|_| Ok(())) }).is_ok());
-        let stop = CancellationToken::new();
-        let (sharing, stopped) = (Arc::clone(&ops), stop.clone());
-        let share = tokio::spawn(async move { super::share::Share::new(sharing).run(&stopped).await });
-        World { ops, clock, says, got, _folder: folder, delivering: (share, stop) }
+        let delivering = deliver(&ops);
+        World { ops, clock, says, got, _folder: folder, delivering }
     }
 
     pub(super) fn say(&self, says: Says) {
@@ -205,10 +203,23 @@ impl World {
         assert_eq!(self.moved(id, survivor.url.as_str()).await, Some(into));
     }
 
+    /// Stops the deliveries, which stores the cursors, and has another process continue.
+    pub(super) async fn restart(&mut self) {
+        self.delivering.1.cancel();
+        (&mut self.delivering.0).await.unwrap();
+        self.delivering = deliver(&self.ops);
+    }
+
     pub(super) async fn end(self) {
         self.delivering.1.cancel();
         self.delivering.0.await.unwrap();
     }
+}
+
+fn deliver(ops: &Arc<Ops>) -> (tokio::task::JoinHandle<()>, CancellationToken) {
+    let (ops, stop) = (Arc::clone(ops), CancellationToken::new());
+    let stopped = stop.clone();
+    (tokio::spawn(async move { super::share::Share::new(ops).run(&stopped).await }), stop)
 }
 
 pub(super) fn query(request: &DeliveryRequest, name: &str) -> Option<String> {

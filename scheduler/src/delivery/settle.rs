@@ -47,7 +47,7 @@ pub(super) fn settle(
             Some(status) => format!("status {status}"),
             None => answer.detail.clone(),
         };
-        let days = humantime::format_duration(give_up_after);
+        let days = common::duration::as_text(give_up_after);
         format!("its requests have failed for {days} (delivery.give_up_after); the last one: {last}")
     })
 }

@@ -97,6 +97,7 @@ impl Share {
                 .map(FailureLog::new);
         let [mut counted, mut stored] = [Instant::now(); 2];
         self.look_again().await;
+        counting.note(self.count().await);
         loop {
             self.start_due();
             let next = self.next_due();
@@ -222,8 +223,7 @@ impl Share {
         let now = self.now();
         // Questions do not wait for a target that fails.
         let question = intent.map(|intent| intent.next_try.unwrap_or(now));
-        let delivers = subscription.is_delivered();
-        let delivery = delivers.then(|| progress.next_try.unwrap_or(now));
+        let delivery = subscription.is_delivered().then(|| progress.next_try.unwrap_or(now));
         let due = delivery.into_iter().chain(question).min().unwrap_or(now);
         self.due.insert((due, id));
         let held = Held {
@@ -233,8 +233,8 @@ impl Share {
             running: None,
             is_slow: progress.failures > 0,
             question,
-            delivers,
             due: Some(due),
+            is_caught_up: false,
             looked: progress.cursor,
             gathered: None,
             stored: progress.cursor,
@@ -267,7 +267,7 @@ impl Share {
         while let Some((due, id)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
             self.due.remove(&(due, id));
             let Some(held) = self.held.get_mut(&id) else { continue };
-            held.due = None;
+            (held.due, held.is_caught_up) = (None, false);
             if !self.busy.insert(id) {
                 self.wait(id, now.after(TRY_AGAIN));
                 continue;
@@ -327,7 +327,6 @@ impl Share {
                 }
             }
             Ended::Unanswered => {
-                held.delivers = false;
                 let due = held.question.unwrap_or_else(|| now.after(TRY_AGAIN));
                 return self.wait(id, due);
             }
@@ -347,6 +346,7 @@ impl Share {
                 }
                 // The reader for all was ahead: what it saw is not to be missed.
                 let is_behind = read_to.is_some_and(|read_to| held.looked < read_to);
+                held.is_caught_up = !is_behind && held.subscription.progress.pending == 0;
                 if let Some(due) = held.or_question(is_behind.then_some(now)) {
                     self.wait(id, due);
                 }
@@ -389,6 +389,7 @@ impl Share {
                 if !is_woken {
                     continue;
                 }
+                held.is_caught_up = false;
                 if let Some(due) = held.due {
                     self.due.remove(&(due, *id));
                 }

@@ -11,6 +11,8 @@ const MOST_PARTS: u32 = 16;
 const YES: &str = "yes";
 /// A language that is longer is not one.
 const LONGEST_LANGUAGE: usize = 35;
+/// The maximum length of a header's name at a broker, in bytes. The length of labels is limited in characters.
+const LONGEST_NAME: usize = 255;
 
 /// The texts for which messages say whether their entries contain them.
 pub(super) struct Texts(Vec<EventFilter>);
@@ -29,7 +31,7 @@ impl Texts {
     }
 }
 
-/// Returns the headers of an event's message.
+/// Returns the headers of an event's message, without those whose name is too long for a broker.
 pub(super) fn of(event: &Event, texts: &Texts) -> Vec<(String, String)> {
     let mut headers = vec![("kind".to_owned(), event.kind.clone()), ("feed".to_owned(), event.feed_id.to_string())];
     headers.extend(event.host.clone().map(|host| ("host".to_owned(), host)));
@@ -42,6 +44,7 @@ pub(super) fn of(event: &Event, texts: &Texts) -> Vec<(String, String)> {
         let number = (1..=of).find(|number| Part { number: *number, of }.has(event.feed_id))?;
         Some(yes(format!("part.{number}/{of}")))
     }));
+    headers.retain(|(name, _)| name.len() <= LONGEST_NAME);
     headers
 }
 
@@ -61,7 +64,7 @@ fn beginnings(language: &str) -> Vec<&str> {
 mod tests {
     use common::entry::Entry;
     use common::host::HostKey;
-    use common::labels::Marks;
+    use common::labels::{LONGEST_LABEL, Marks, read_labels};
     use common::policy::Category;
     use common::time::Timestamp;
     use common::url::FeedId;
@@ -137,6 +140,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_label_whose_header_would_have_too_long_a_name_has_none() {
+        let [short, long] = [62, LONGEST_LABEL].map(|length| "😀".repeat(length));
+        let mut event = event(7);
+        event.feed.marks.labels = read_labels(&[short.clone(), long]).unwrap();
+        let headers = of(&event, &Texts::new(&[]));
+        assert!(headers.iter().all(|(name, _)| name.len() <= 255), "{headers:?}");
+        let labels: Vec<&str> = headers.iter().filter_map(|(name, _)| name.strip_prefix("label.")).collect();
+        assert_eq!(labels, [short]);
     }
 
     #[test]

@@ -45,17 +45,21 @@ impl Exchange {
     }
 
     async fn send_one(&self, channel: &Channel, message: &Announcement) -> Result<PublisherConfirm, BrokerError> {
+        // A text that is too long is left out: `into` would panic.
+        let short = |text: &str| ShortString::try_new(text).ok();
         let mut headers = FieldTable::default();
         for (name, value) in &message.headers {
-            headers.insert(name.as_str().into(), AMQPValue::LongString(value.as_str().into()));
+            if let Some(name) = short(name) {
+                headers.insert(name, AMQPValue::LongString(value.as_str().into()));
+            }
         }
         let properties = BasicProperties::default()
             .with_headers(headers)
             .with_delivery_mode(PERSISTENT)
             .with_content_type("application/json".into())
-            .with_message_id(message.id.as_str().into())
-            .with_type(message.kind.as_str().into());
-        let (key, options) = (message.key.as_str().into(), BasicPublishOptions::default());
+            .with_message_id(short(&message.id).unwrap_or_default())
+            .with_type(short(&message.kind).unwrap_or_default());
+        let (key, options) = (short(&message.key).unwrap_or_default(), BasicPublishOptions::default());
         Ok(channel.basic_publish(self.name.clone(), key, options, &message.body, properties).await?)
     }
 

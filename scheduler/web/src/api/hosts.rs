@@ -37,7 +37,7 @@ impl TryFrom<Map<String, Value>> for RuleBody {
             let Some(value) = fields.get_mut(field) else { continue };
             let seconds = value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             let seconds = seconds.ok_or_else(|| format!("{field} is not a number of seconds"))?;
-            *value = humantime::format_duration(seconds).to_string().into();
+            *value = common::duration::as_text(seconds).into();
         }
         serde_json::from_value(Value::Object(fields)).map(RuleBody).map_err(|error| error.to_string())
     }

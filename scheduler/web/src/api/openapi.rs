@@ -130,13 +130,34 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn refusals_have_the_shape_of_an_error() {
-        let fleet = Fleet::new().await;
+        let fleet = Fleet::with(|config| {
+            config.secrets.key = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [7; 32]);
+            config.api.pings_per_minute = 0;
+        })
+        .await;
         let document = document();
         let schema = json!({ "$ref": "#/components/schemas/Error" });
-        for path in ["/api/v1/feeds/99", "/api/v1/feeds?limit=0", "/api/v1/feeds/lookup", "/nowhere"] {
-            let answer = fleet.get(path).await;
-            assert!((400..500).contains(&answer.status), "{path}: {}", answer.status);
+        let ahead = json!({ "kind": "webhook", "target": "https://example.com/hook", "after": 999_999 });
+        for (method, path, body, status) in [
+            ("GET", "/api/v1/feeds/99", None, 404),
+            ("GET", "/api/v1/feeds?limit=0", None, 400),
+            ("GET", "/api/v1/feeds/lookup", None, 400),
+            ("GET", "/api/v1/entries?after=99", None, 410),
+            ("POST", "/api/v1/subscriptions", Some(ahead), 410),
+            ("POST", "/ping", Some(json!({ "url": "https://example.com/" })), 429),
+            ("GET", "/nowhere", None, 404),
+        ] {
+            let answer = fleet.ask(method, path, body).await;
+            assert_eq!(answer.status, status, "{path}: {}", answer.body);
             assert_eq!(mismatch(&document, &schema, &answer.body, "answer"), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn every_operation_of_the_api_describes_its_other_refusals() {
+        for (method, path, operation) in described(&document()) {
+            let is_described = !path.starts_with(PREFIX) || operation["responses"]["default"].is_object();
+            assert!(is_described, "{method} {path}");
         }
     }
 

@@ -131,6 +131,21 @@ async fn a_headers_exchange_that_is_bound_to_it_chooses_by_what_messages_are_abo
 }
 
 #[tokio::test]
+async fn a_header_whose_name_is_too_long_for_amqp_is_left_out() {
+    let mut bound = Bound::make("#", FieldTable::default()).await;
+    let mut sent = messages(&["entry.new.7"]);
+    let long = format!("label.{}", "😀".repeat(64));
+    sent[0].headers = vec![(long, "yes".to_owned()), ("label.news".to_owned(), "yes".to_owned())];
+    let published = bound.exchange.publish(&sent).await;
+    assert_eq!(published.confirmed, 1, "{:?}", published.trouble);
+    let got = bound.channel.basic_get(bound.name.as_str().into(), BasicGetOptions { no_ack: true }).await.unwrap();
+    let headers = got.unwrap().properties.headers().clone().unwrap();
+    let names: Vec<String> = headers.inner().keys().map(ToString::to_string).collect();
+    assert_eq!(names, ["label.news"]);
+    bound.end().await;
+}
+
+#[tokio::test]
 async fn an_exchange_that_was_deleted_is_there_again_with_the_next_try() {
     let mut bound = Bound::make("#", FieldTable::default()).await;
     bound.channel.exchange_delete(bound.name.as_str().into(), ExchangeDeleteOptions::default()).await.unwrap();

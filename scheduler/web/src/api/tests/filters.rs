@@ -105,7 +105,7 @@ async fn filters_that_cannot_be_are_refused() {
     for (query, status, expected) in [
         ("order=first".to_owned(), 400, "order must be oldest or newest"),
         ("kind=entry".to_owned(), 400, "kind must be one or more of entry.*"),
-        ("part=3/2".to_owned(), 400, "part: such as 1/4"),
+        ("part=3/2".to_owned(), 400, "part: it must be K/N"),
         ("since=yesterday".to_owned(), 400, "since must be a time in RFC 3339"),
         ("language=english!".to_owned(), 400, "language must be a language tag"),
         ("label=".to_owned(), 400, "label: a label must be 1 to 64 characters"),
