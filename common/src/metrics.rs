@@ -29,8 +29,6 @@ const LAG_SECONDS: &[f64] =
 const DELIVERY_SECONDS: &[f64] =
     &[0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0, 21_600.0, 86_400.0, 432_000.0];
 
-/// The kinds by which subscriptions are counted.
-pub const SUBSCRIPTION_KINDS: [&str; 2] = ["webhook", "websub"];
 /// The states by which subscriptions are counted.
 pub const SUBSCRIPTION_STATES: [&str; 4] = ["active", "failing", "paused", "disabled"];
 
@@ -230,7 +228,7 @@ impl Metrics {
             ),
             unparks: factory.counter("unparks_total", "Feeds that waited for a busy host and whose turn came."),
             oldest_due: factory.oldest_due(),
-            queue_depth: factory.gauges("queue_depth", "Items waiting in or unacknowledged by a queue.", &["queue"]),
+            queue_depth: factory.gauges("queue_depth", "Items waiting in or unacknowledged by a queue; messages in its dead letters (QUEUE.dead).", &["queue"]),
             dead_letters: factory.counters("dead_letters_total", "Messages put aside for good.", &["queue"]),
             too_new: factory.counters(
                 "too_new_messages_total",
@@ -365,6 +363,7 @@ impl Metrics {
         }
     }
 
+    /// Makes series exist from the start, at zero. Not those of subscriptions: zero before the first count would be taken for a change.
     fn touch_labels(&self) {
         for outcome in OutcomeKind::ALL.iter().filter(|outcome| **outcome != OutcomeKind::Deferred) {
             self.polls.with_label_values(&[outcome.as_str()]);
@@ -409,18 +408,15 @@ impl Metrics {
         for outcome in DeliveryOutcome::ALL {
             self.deliveries.with_label_values(&[outcome.as_str()]);
         }
-        for (kind, state) in
-            SUBSCRIPTION_KINDS.into_iter().flat_map(|kind| SUBSCRIPTION_STATES.map(|state| (kind, state)))
-        {
-            self.subscriptions.with_label_values(&[kind, state]);
-        }
         for kind in PushKind::ALL {
             for state in PushState::ALL {
                 self.push_subscriptions.with_label_values(&[kind.as_str(), state.as_str()]);
             }
         }
-        for queue in ["jobs", "reports"] {
+        for queue in ["jobs", "reports", "jobs.dead", "reports.dead"] {
             self.queue_depth.with_label_values(&[queue]);
+        }
+        for queue in ["jobs", "reports"] {
             self.dead_letters.with_label_values(&[queue]);
             self.too_new.with_label_values(&[queue]);
         }

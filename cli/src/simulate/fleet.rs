@@ -203,7 +203,8 @@ impl VirtualFleet {
         self.backlog = depth.due;
         if working {
             let backlog = depth.due.saturating_sub(depth.parked);
-            self.condition.price.correct(&*self.store, backlog, self.now, &self.dispatcher.config).await?;
+            let (store, schedule) = (&*self.store, &*self.dispatcher.schedule);
+            self.condition.price.correct(store, schedule, backlog, self.now, &self.dispatcher.config).await?;
         }
         Ok(minute)
     }

@@ -72,10 +72,11 @@ impl Demand {
 
 /// Returns the price for the next minute. `affordable` is the number of polls per second that the fleet can make;
 /// `None`: more than are wanted. Demand is proportional to one over the square root of the price. The correction is
-/// linear in the demand, so that the noise of counts does not bias it. The price never falls below the configured one:
-/// spare capacity stays unused.
-pub fn adjusted(price: f64, configured: f64, demand: f64, affordable: Option<f64>) -> f64 {
+/// linear in the demand, so that the noise of counts does not bias it. Each of the `schedulers` that correct the price makes its part of
+/// the correction. The price never falls below the configured one: spare capacity stays unused.
+pub fn adjusted(price: f64, configured: f64, demand: f64, affordable: Option<f64>, schedulers: usize) -> f64 {
     let excess = affordable.map_or(0.0, |affordable| demand / affordable).min(FAR_OFF);
     let gain = affordable.map_or(GAIN, |affordable| GAIN / (1.0 + FEW_POLLS / (affordable * 60.0)));
-    (price * (2.0 * gain * (excess - 1.0)).exp()).clamp(configured, configured * DEAREST)
+    let part = gain / schedulers.max(1) as f64;
+    (price * (2.0 * part * (excess - 1.0)).exp()).clamp(configured, configured * DEAREST)
 }

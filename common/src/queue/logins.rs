@@ -54,7 +54,7 @@ impl Queue<FetchJob> for JobsAndLogins {
     async fn depth(&self) -> Result<QueueDepth, QueueError> {
         let (jobs, logins) = tokio::try_join!(self.jobs.depth(), self.logins.depth())?;
         self.consumed.store(logins.consumers.is_some_and(|consumers| consumers > 0), Ordering::Relaxed);
-        Ok(QueueDepth { items: jobs.items + logins.items, ..jobs })
+        Ok(QueueDepth { items: jobs.items + logins.items, dead: jobs.dead + logins.dead, ..jobs })
     }
 
     /// Both are queues of one broker.

@@ -113,7 +113,7 @@ impl<T: Message> Queue<T> for MemoryQueue<T> {
     }
 
     async fn depth(&self) -> Result<QueueDepth, QueueError> {
-        Ok(QueueDepth { items: self.shared.lock().items, consumers: None })
+        Ok(QueueDepth { items: self.shared.lock().items, ..QueueDepth::default() })
     }
 
     async fn check(&self) -> Result<(), QueueError> {

@@ -160,6 +160,8 @@ pub struct QueueDepth {
     pub items: usize,
     /// How many processes receive from it; `None`: it is this process's own.
     pub consumers: Option<usize>,
+    /// Messages in the dead letters, where they are kept.
+    pub dead: usize,
 }
 
 /// See the module's page for what an implementation guarantees.

@@ -1,8 +1,8 @@
 //! The price of a poll, as this scheduler knows it, and what it sees of demand between two looks at it.
 //!
 //! The price itself is in the store, so that all schedulers decide by the same one and a restart changes nothing. No
-//! scheduler leads: each one corrects the price once a minute by what it saw itself, and a correction of a price that
-//! another has just changed is dropped. [`common::policy::price`] says what a price should be.
+//! scheduler leads: each one corrects the price once a minute by what all of them did, which they tell each other through the schedule,
+//! and a correction of a price that another has just changed is dropped. [`common::policy::price`] says what a price should be.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +12,18 @@ use common::config::Config;
 use common::policy::price::{Demand, Lengthening, adjusted};
 use common::time::Timestamp;
 
+use rand::RngExt;
+
 use crate::condition::pace;
+use crate::error::BackendError;
+use crate::schedule::{Rates, ScheduleView};
 use store::{Store, StoreError};
 
 /// Shared by the code that decides by the price, the code that sees demand, and the loop that corrects the price.
 #[derive(Debug)]
 pub struct Price {
+    /// Of this scheduler, among those that measure the demand.
+    name: String,
     /// The bits of a float.
     now: AtomicU64,
     /// The same of the demand that was last measured.
@@ -43,6 +49,7 @@ impl Price {
     /// Starts with the configured price, until the store has been read.
     pub fn new(config: &Config) -> Self {
         Price {
+            name: format!("{:016x}", rand::rng().random::<u64>()),
             now: AtomicU64::new(config.policy.price.to_bits()),
             demand: AtomicU64::new(0.0_f64.to_bits()),
             seen: Mutex::default(),
@@ -54,7 +61,7 @@ impl Price {
         f64::from_bits(self.now.load(Ordering::Relaxed))
     }
 
-    /// Polls a second that are wanted at this price, as this scheduler last measured it.
+    /// Polls a second that the fleet's feeds want at this price, as this scheduler last measured it.
     pub fn demand(&self) -> f64 {
         f64::from_bits(self.demand.load(Ordering::Relaxed))
     }
@@ -78,7 +85,7 @@ impl Price {
     /// Takes over the price that the schedulers agreed on before.
     pub(crate) async fn load(&self, store: &dyn Store, config: &Config) -> Result<(), StoreError> {
         let agreed = store.price().await?.unwrap_or(config.policy.price);
-        self.set(adjusted(agreed, config.policy.price, 1.0, Some(1.0)));
+        self.set(adjusted(agreed, config.policy.price, 1.0, Some(1.0), 1));
         Ok(())
     }
 
@@ -86,25 +93,30 @@ impl Price {
         self.now.store(price.to_bits(), Ordering::Relaxed);
     }
 
-    /// Corrects the price by what was seen since the last call. `backlog`: feeds that are due and wait for no host.
+    /// Corrects the price by what the schedulers did since the last call. `backlog`: the fleet's feeds that are due and wait for no host.
     /// Without a single start no judgement is possible: a fleet that is paused or cut off is not overloaded.
     pub async fn correct(
         &self,
         store: &dyn Store,
+        schedule: &dyn ScheduleView,
         backlog: usize,
         now: Timestamp,
         config: &Config,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), BackendError> {
         let seen =
             std::mem::replace(&mut *self.seen(), PriceInputs { last: Some((now, backlog)), ..PriceInputs::default() });
         let agreed = store.price().await?;
         let price = agreed.unwrap_or(config.policy.price);
-        let Some((measured, affordable)) = seen.measure(backlog, now, config) else {
+        let all = match seen.rates(now) {
+            Some(own) => schedule.rates(&self.name, own).await?,
+            None => Vec::new(),
+        };
+        let Some((measured, affordable)) = seen.measure(&all, backlog, now, config) else {
             self.set(price);
             return Ok(());
         };
         self.demand.store(measured.to_bits(), Ordering::Relaxed);
-        let better = adjusted(price, config.policy.price, measured, affordable);
+        let better = adjusted(price, config.policy.price, measured, affordable, all.len());
         // Another scheduler was faster: its price applies.
         let changed = Some(better) != agreed && !store.adjust_price(agreed, better).await?;
         self.set(if changed { store.price().await?.unwrap_or(better) } else { better });
@@ -113,20 +125,28 @@ impl Price {
 }
 
 impl PriceInputs {
-    /// Polls a second that are wanted, and that can be made; `None` when no judgement is possible.
-    fn measure(&self, backlog: usize, now: Timestamp, config: &Config) -> Option<(f64, Option<f64>)> {
+    /// Returns what this scheduler did per second since its last look; `None` at its first one.
+    fn rates(&self, now: Timestamp) -> Option<Rates> {
+        let seconds = now.since(self.last?.0).as_secs_f64();
+        (seconds > 0.0)
+            .then(|| Rates { claimed: self.claimed as f64 / seconds, started: self.started as f64 / seconds })
+    }
+
+    /// Polls a second that the fleet wants, and that it can make; `None` when no judgement is possible. `all`: what each scheduler did.
+    fn measure(&self, all: &[Rates], backlog: usize, now: Timestamp, config: &Config) -> Option<(f64, Option<f64>)> {
         let (since, before) = self.last?;
         let seconds = now.since(since).as_secs_f64();
-        if seconds <= 0.0 || self.started == 0 {
+        let started: f64 = all.iter().map(|rates| rates.started).sum();
+        if seconds <= 0.0 || started <= 0.0 {
             return None;
         }
-        let started = self.started as f64 / seconds;
         let capacity = (backlog as f64 > started * AT_THE_LIMIT.as_secs_f64()).then_some(started);
         let affordable = match (pace::limit(config), capacity) {
             (Some(limit), Some(capacity)) => Some(limit.min(capacity)),
             (limit, capacity) => limit.or(capacity),
         };
-        let newly_due = (self.claimed as f64 + backlog as f64 - before as f64) / seconds;
+        let claimed: f64 = all.iter().map(|rates| rates.claimed).sum();
+        let newly_due = claimed + (backlog as f64 - before as f64) / seconds;
         let demand = Demand { newly_due, backlog: backlog as f64, planned: self.planned };
         Some((demand.per_second(affordable), affordable))
     }
@@ -135,6 +155,7 @@ impl PriceInputs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::memory::MemorySchedule;
     use store::sqlite::SqliteStore;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -160,7 +181,10 @@ mod tests {
         for minute in 0..5 {
             for price in [&one, &other] {
                 price.dispatched(60, 60);
-                price.correct(&store, 600 * minute as usize, at(minute), &config).await.unwrap();
+                price
+                    .correct(&store, &MemorySchedule::default(), 600 * minute as usize, at(minute), &config)
+                    .await
+                    .unwrap();
             }
         }
         one.load(&store, &config).await.unwrap();
@@ -179,7 +203,7 @@ mod tests {
             let price = Price::new(&config);
             for minute in 0..5 {
                 price.dispatched(60, 60);
-                price.correct(&store, 3, at(minute), &config).await.unwrap();
+                price.correct(&store, &MemorySchedule::default(), 3, at(minute), &config).await.unwrap();
                 assert_eq!(price.get(), config.policy.price);
             }
             assert!((price.demand() - 1.0).abs() < 0.1, "{}", price.demand());
@@ -192,7 +216,10 @@ mod tests {
         let price = Price::new(&config);
         for minute in 0..5 {
             price.dispatched(600, 600);
-            price.correct(&store, 1000 * minute as usize, at(minute), &config).await.unwrap();
+            price
+                .correct(&store, &MemorySchedule::default(), 1000 * minute as usize, at(minute), &config)
+                .await
+                .unwrap();
         }
         assert!(price.get() > config.policy.price, "{}", price.get());
     }
@@ -202,7 +229,10 @@ mod tests {
         let (store, config) = (store().await, config(1.0));
         let price = Price::new(&config);
         for minute in 0..5 {
-            price.correct(&store, 1000 * minute as usize, at(minute), &config).await.unwrap();
+            price
+                .correct(&store, &MemorySchedule::default(), 1000 * minute as usize, at(minute), &config)
+                .await
+                .unwrap();
         }
         assert_eq!(price.get(), config.policy.price);
     }

@@ -112,6 +112,15 @@ pub struct Parking {
     pub rank: i64,
 }
 
+/// What a scheduler did of late, per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Feeds claimed that were not claimed before for the same due time.
+    pub claimed: f64,
+    /// Polls started.
+    pub started: f64,
+}
+
 /// The contents of the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
@@ -269,6 +278,12 @@ pub trait ScheduleView: Send + Sync {
     /// last half minute. Where there is only one, nothing is noted.
     async fn configurations(&self, _own: &str) -> Result<Vec<String>, ScheduleError> {
         Ok(Vec::new())
+    }
+
+    /// Notes what this scheduler did of late, and returns what each scheduler did that noted it within the last minute and a half.
+    /// Where there is only one, nothing is noted.
+    async fn rates(&self, _own: &str, rates: Rates) -> Result<Vec<Rates>, ScheduleError> {
+        Ok(vec![rates])
     }
 
     /// Returns what the schedule contains.

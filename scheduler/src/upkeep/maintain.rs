@@ -110,11 +110,17 @@ impl Maintainer {
             self.metrics.oldest_due.with_label_values(&[band.as_str()]).set(age);
         }
         let lag = depth.oldest.into_iter().flatten().min().map_or(Duration::ZERO, |oldest| now.since(oldest));
-        let queue_share = self.jobs.depth().await?.items as f64 / self.config.scheduler.max_queued_jobs as f64;
-        self.condition.load.observe(lag, queue_share);
+        let (jobs, reports) = (self.jobs.depth().await?, self.reports.depth().await?);
+        self.condition.load.observe(lag, jobs.items as f64 / self.config.scheduler.max_queued_jobs as f64);
         self.metrics.hosts_held.set(gauge(self.gate.held(now).await?));
-        for (queue, depth) in [("jobs", self.jobs.depth().await?), ("reports", self.reports.depth().await?)] {
-            self.metrics.queue_depth.with_label_values(&[queue]).set(gauge(depth.items));
+        let depths = [
+            ("jobs", jobs.items),
+            ("reports", reports.items),
+            ("jobs.dead", jobs.dead),
+            ("reports.dead", reports.dead),
+        ];
+        for (queue, items) in depths {
+            self.metrics.queue_depth.with_label_values(&[queue]).set(gauge(items));
         }
         Ok(())
     }
@@ -133,7 +139,7 @@ impl Maintainer {
         let now = compared(clock, || self.schedule.check(clock)).await?;
         let depth = self.schedule.depth(now).await?;
         let backlog = depth.due.saturating_sub(depth.parked);
-        self.condition.price.correct(&*self.store, backlog, now, &self.condition.config.get()).await?;
+        self.condition.price.correct(&*self.store, &*self.schedule, backlog, now, &self.condition.config.get()).await?;
         self.metrics.poll_price.set(self.condition.price.get());
         self.metrics.demand.set(self.condition.price.demand());
         self.metrics.polls_limit.set(self.condition.config.get().policy.polls_per_second);

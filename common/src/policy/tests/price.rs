@@ -11,12 +11,12 @@ use crate::policy::price::{Demand, Lengthening, adjusted};
 
 #[test]
 fn a_price_that_nothing_presses_is_the_configured_one() {
-    assert_eq!(adjusted(0.1, 0.1, 5.0, None), 0.1);
-    assert_eq!(adjusted(0.1, 0.1, 5.0, Some(10.0)), 0.1, "a cap that does not bind");
-    assert_eq!(adjusted(0.02, 0.1, 5.0, Some(10.0)), 0.1, "the configuration changed");
+    assert_eq!(adjusted(0.1, 0.1, 5.0, None, 1), 0.1);
+    assert_eq!(adjusted(0.1, 0.1, 5.0, Some(10.0), 1), 0.1, "a cap that does not bind");
+    assert_eq!(adjusted(0.02, 0.1, 5.0, Some(10.0), 1), 0.1, "the configuration changed");
     let mut price = 6.4;
     for _ in 0..35 {
-        price = adjusted(price, 0.1, 5.0, None);
+        price = adjusted(price, 0.1, 5.0, None, 1);
     }
     assert_eq!(price, 0.1, "and comes back to it within half an hour");
 }
@@ -25,11 +25,11 @@ fn a_price_that_nothing_presses_is_the_configured_one() {
 fn no_demand_however_strange_leads_out_of_the_bounds() {
     for demand in [0.0, f64::INFINITY, 1e300, 1e-300] {
         for affordable in [None, Some(1e-9), Some(1e9)] {
-            let price = adjusted(0.1, 0.1, demand, affordable);
+            let price = adjusted(0.1, 0.1, demand, affordable, 1);
             assert!((0.1..=0.153).contains(&price), "{demand} {affordable:?}: {price}");
         }
     }
-    assert_eq!(adjusted(1000.0, 0.1, 9.0, Some(1.0)), 1000.0, "the dearest");
+    assert_eq!(adjusted(1000.0, 0.1, 9.0, Some(1.0), 1), 1000.0, "the dearest");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn run(feeds: usize, hours: u32, cap: impl Fn(u32) -> u32) -> Vec<Minute> {
         last_backlog = waiting.len();
         let demand = Demand { newly_due: measured / 60.0, backlog: waiting.len() as f64, planned };
         if started > 0 {
-            price = adjusted(price, config.price, demand.per_second(Some(affordable)), Some(affordable));
+            price = adjusted(price, config.price, demand.per_second(Some(affordable)), Some(affordable), 1);
         }
         let oldest = waiting.peek().map_or(Duration::ZERO, |Reverse((due, _))| now.since(*due));
         minutes.push(Minute { started, newly_due, backlog: waiting.len(), price, oldest });

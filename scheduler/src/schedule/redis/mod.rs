@@ -14,6 +14,7 @@ mod claims;
 mod cluster_tests;
 mod member;
 mod rebuild;
+mod schedulers;
 mod shards;
 #[cfg(test)]
 mod tests;
@@ -29,15 +30,13 @@ use common::url::FeedId;
 
 use self::member::Member;
 use self::shards::{AT_ONCE, Shard, Shards, all_of, millis, time};
-use super::{Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, ScheduleUpkeep, ScheduleView, Slot};
+use super::{Claim, Depth, Parking, Rates, RebuildMark, Schedule, ScheduleError, ScheduleUpkeep, ScheduleView, Slot};
 
 /// The due times of all processes that use the same server and namespace.
 pub struct RedisSchedule {
     shards: Shards,
 }
 
-/// How long the configuration of a scheduler is kept that notes it no more.
-const CONFIGURATION_KEPT: Duration = Duration::from_secs(30);
 /// The maximum absolute rank. The scripts reserve lower ones for woken feeds, and use the fraction for the band.
 const RANK_LIMIT: i64 = (1 << 49) - 1;
 
@@ -190,11 +189,11 @@ impl ScheduleView for RedisSchedule {
     }
 
     async fn configurations(&self, own: &str) -> Result<Vec<String>, ScheduleError> {
-        let key = format!("{}:schedule:configurations", self.shards.home.tag);
-        let noted = self.shards.server.eval(self.shards.home.slot, &self.shards.scripts.configurations, |call, _| {
-            call.key(&key).arg(own).arg(millis(CONFIGURATION_KEPT));
-        });
-        noted.await.map_err(|error| self.shards.failed("note a configuration", error))
+        schedulers::configurations(&self.shards, own).await
+    }
+
+    async fn rates(&self, own: &str, rates: Rates) -> Result<Vec<Rates>, ScheduleError> {
+        schedulers::rates(&self.shards, own, rates).await
     }
 
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError> {

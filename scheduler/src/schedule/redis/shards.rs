@@ -55,6 +55,7 @@ pub(super) struct Scripts {
     pub(super) finish_rebuild: Script,
     pub(super) layout: Script,
     pub(super) configurations: Script,
+    pub(super) rates: Script,
     pub(super) drop: Script,
 }
 
@@ -128,6 +129,7 @@ impl Shards {
                 finish_rebuild: script!("finish_rebuild.lua"),
                 layout: script!("layout.lua"),
                 configurations: script!("configurations.lua"),
+                rates: script!("rates.lua"),
                 drop: script!("drop.lua"),
             },
         }

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use common::redis::testing::{CuttingProxy, PrivateServer, shared};
+use store::sqlite::SqliteStore;
 
 use super::*;
+use crate::condition::price::Price;
 use crate::schedule::Band;
 use crate::upkeep::configurations::Configurations;
 
@@ -310,4 +312,27 @@ async fn schedulers_see_each_others_configurations_while_they_run() {
     private.cli(&["ZADD", "{configurations}:schedule:configurations", "1", "0f", "1", "1e"]);
     first.compare("0f", &one).await.unwrap();
     assert!(!first.differ());
+}
+
+#[tokio::test]
+async fn each_scheduler_measures_the_demand_of_the_whole_fleet() {
+    let private = PrivateServer::started(&[]);
+    let store = SqliteStore::open("sqlite::memory:").await.unwrap();
+    let mut config = common::config::defaults();
+    config.policy.polls_per_second = 3.0;
+    let schedulers =
+        [60, 120].map(|polls| (Price::new(&config), RedisSchedule::new(private.client("rates"), 2), polls));
+    let begun = Timestamp::from_millis(1_790_000_000_000);
+    for minute in 0..4 {
+        for (price, schedule, polls) in &schedulers {
+            price.dispatched(*polls, *polls);
+            price.correct(&store, schedule, 0, begun.after(minute * Duration::from_secs(60)), &config).await.unwrap();
+        }
+        // One that ended, and one of another version.
+        private.cli(&["ZADD", "{rates}:schedule:rates", "1", "ended 50 50", "2000000000000", "other many"]);
+    }
+    for (price, ..) in &schedulers {
+        assert!((price.demand() - 3.0).abs() < 0.01, "{}", price.demand());
+        assert_eq!(price.get(), config.policy.price, "they want what they may");
+    }
 }

@@ -148,7 +148,7 @@ async fn a_channel_from_before_a_pause_ends_when_its_last_message_is_settled() {
     queue.pause().await;
     // A consumer counts until what it had is settled.
     let uncounted = async {
-        while queue.depth().await.unwrap() != (QueueDepth { items: 0, consumers: Some(0) }) {
+        while queue.depth().await.unwrap() != (QueueDepth { consumers: Some(0), ..QueueDepth::default() }) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
