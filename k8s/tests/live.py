@@ -94,6 +94,17 @@ def demo() -> Iterator[str]:
         yield address
 
 
+@contextlib.contextmanager
+def worker() -> Iterator[str]:
+    """Runs a worker without servers; returns its address."""
+    port = free_port()
+    nowhere = {"FEEDFLEET_GATE__URL": "redis://127.0.0.1:1/", "FEEDFLEET_QUEUE__URL": "amqp://127.0.0.1:1/%2f"}
+    with running([program.BINARY, "worker", "--listen", f"127.0.0.1:{port}"], env=nowhere):
+        address = f"http://127.0.0.1:{port}"
+        until("the worker", lambda: answer(f"{address}/healthz")[0] == 200)
+        yield address
+
+
 class Prometheus:
     def __init__(self, address: str) -> None:
         self.address = address
@@ -107,8 +118,8 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def prometheus(target: str) -> Iterator[Prometheus]:
-    """Runs a Prometheus that has scraped `target` for ten seconds, once a second, labelled as in a cluster."""
+def prometheus(*targets: str) -> Iterator[Prometheus]:
+    """Runs a Prometheus that has scraped `targets` for ten seconds, once a second, labelled as in a cluster."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         config, rules = pathlib.Path(folder) / "prometheus.yml", pathlib.Path(folder) / "rules.yml"
@@ -119,7 +130,8 @@ def prometheus(target: str) -> Iterator[Prometheus]:
             "scrape_configs": [{
                 "job_name": "feedfleet/feedfleet",
                 "static_configs": [{"targets": [target.removeprefix("http://")],
-                                    "labels": {"namespace": "feedfleet", "pod": "demo", "container": "demo"}}],
+                                    "labels": {"namespace": "feedfleet", "pod": f"pod-{number}", "container": "feedfleet"}}
+                                   for number, target in enumerate(targets)],
             }],
         }))
         arguments = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/data",

@@ -39,12 +39,17 @@ def overlays() -> dict[str, list[Doc]]:
         prod.write_text(prod.read_text().replace("components/keda", "components/hpa"))
         found["prod with hpa"] = kustomize(prod.parent)
         prod.write_text(prod.read_text().replace("  - ../../components/ingress", "  - ../../components/ingress\n  - ../../components/signed-requests"))
+        settings = prod.parent / "feedfleet.toml"
+        settings.write_text(settings.read_text().replace("[api]\n", '[api]\npublic_url = "https://feedfleet.example.com"\n'))
         found["prod with hpa and signed requests"] = kustomize(prod.parent)
     found["prod with gateway, certificates, a private registry and a digest"] = variant([
-        ("components/ingress", "components/gateway\n  - ../../components/private-ca\n  - ../../components/client-certificates"
-         "\n  - ../../components/pull-secret"),
+        ("components/ingress", "\n  - ../../components/".join(
+            ["components/gateway", "private-ca", "client-certificates", "pull-secret"])),
         ("newTag: 0.2.0", f"digest: sha256:{'0123456789abcdef' * 4}")])
     found["prod with an own RabbitMQ"] = variant([("  - ../../components/rabbitmq-operator\n", "")])
+    found["prod with an own RabbitMQ and certificates"] = variant([
+        ("components/rabbitmq-operator", "\n  - ../../components/".join(
+            ["components/private-ca", "client-certificates", "private-ca-rabbitmq", "client-certificates-rabbitmq"]))])
     return found
 
 

@@ -15,6 +15,8 @@ FOR_BOTH = {"feedfleet-bot-key", "feedfleet-servers-ca"}
 KEYS_OF_TYPES = {"tls": {"tls.crt", "tls.key"}, "docker-registry": {".dockerconfigjson"}}
 # What the world may see: docs/operations.md lists the same paths.
 PUBLIC = {"/status", "/assets", "/ping", "/RPC2", "/websub", "/rsscloud", "/hub", "/.well-known/http-message-signatures-directory"}
+# What the program says of a file that a secret is mounted as.
+MOUNTED = re.compile(r"/etc/feedfleet-(tls|client|bot)/\S+, which cannot be read")
 # Secrets that people create before `apply`, with the commands in k8s/README.md.
 GIVEN = re.compile(r"kubectl create secret ([\w-]+) ([\w-]+)(.*?)(?=\n\n|```|\n *kubectl)", re.DOTALL)
 
@@ -155,6 +157,15 @@ def given_by_hand() -> dict[str, set[str]]:
             for kind, name, rest in commands}
 
 
+def example_values() -> dict[str, dict[str, str]]:
+    """Returns the URLs in the README's commands, by secret and key. That of RabbitMQ is for both roles."""
+    readme = (K8S / "README.md").read_text()
+    url = re.compile(r"--from-literal=([\w-]+)='(\w+://[^']*)'")
+    queue = {key: value for key, value in url.findall(readme) if key == "queue-url"}
+    assert queue
+    return {name: queue | dict(url.findall(rest)) for _, name, rest in GIVEN.findall(readme)}
+
+
 def users(docs: list[Doc]) -> list[str]:
     """Checks that each role has its own user of RabbitMQ, no administrator, and that a worker's can neither declare nor read reports."""
     found = [f"{title(workload)} is given RabbitMQ's default user, an administrator" for workload in workloads(docs)
@@ -169,6 +180,9 @@ def users(docs: list[Doc]) -> list[str]:
             patterns = permission["spec"]["permissions"]
             if patterns.get("configure") != "^$":
                 found.append(f"{title(permission)} lets a worker declare")
+            reads_logins = any(variable["name"] == "FEEDFLEET_SECRETS__KEY" for variable in container(role(docs, "worker"))["env"])
+            if reads_logins and not re.search(patterns.get("read", ""), "feedfleet.jobs.logins"):
+                found.append(f"{title(permission)} lets a worker with the key not read feedfleet.jobs.logins")
             for right, queue in (("read", "feedfleet.reports"), ("write", "feedfleet.jobs"), ("write", "amq.default"), ("read", "feedfleet.jobs.dead")):
                 if re.search(patterns.get(right, ""), queue):
                     found.append(f"{title(permission)} lets a worker {right} {queue}")
@@ -208,7 +222,7 @@ def labels(workload: Doc) -> dict[str, str]:
 
 def resolved(docs: list[Doc], workload: Doc) -> tuple[dict[str, str], list[str]]:
     """Returns the variables with known values, and their faults; `$(X)` refers to an earlier variable."""
-    known = {doc["metadata"]["name"]: doc.get("stringData", {}) for doc in of_kind(docs, "Secret")}
+    known = {doc["metadata"]["name"]: doc.get("stringData", {}) for doc in of_kind(docs, "Secret")} or example_values()
     values, faults, before = {}, [], set()
     for variable in container(workload).get("env", []):
         reference = variable.get("valueFrom", {}).get("secretKeyRef", {})
@@ -255,7 +269,7 @@ def environment(docs: list[Doc]) -> list[str]:
             if key not in known:
                 found.append(f"{title(workload)}: {variable['name']} is not a key of the configuration")
         for file, text in config_files(docs, workload).items():
-            found += [f"{title(workload)}: {file}: {fault}" for fault in config_problems(text)]
+            found += [f"{title(workload)}: {file}: {fault}" for fault in config_problems(text, workload_environment(docs, workload))]
         arguments = container(workload)["args"]
         if arguments[0] != name:
             found.append(f"{title(workload)} runs {arguments[0]}")
@@ -282,9 +296,17 @@ def config_files(docs: list[Doc], workload: Doc) -> dict[str, str]:
             for file, text in maps.get(volume["configMap"]["name"], {}).items()}
 
 
-def config_problems(text: str) -> list[str]:
-    ran = program.with_file(text, "config", "check")
-    return [] if ran.returncode == 0 else ran.stderr.strip().splitlines()
+def workload_environment(docs: list[Doc], workload: Doc) -> tuple[tuple[str, str], ...]:
+    """Returns the variables of the configuration with known values: those of secrets that people create are the README's examples."""
+    values, _ = resolved(docs, workload)
+    return tuple((name, value) for name, value in values.items() if name.startswith("FEEDFLEET_") and value)
+
+
+def config_problems(text: str, env: tuple[tuple[str, str], ...] = ()) -> list[str]:
+    ran = program.with_file(text, "config", "check", env=env)
+    # The files of secrets are in the cluster only.
+    faults = [line for line in ran.stderr.strip().splitlines() if not MOUNTED.search(line)]
+    return [] if ran.returncode == 0 else faults
 
 
 def effective(docs: list[Doc], workload: Doc) -> dict[str, Any]:
@@ -397,24 +419,25 @@ def network(docs: list[Doc]) -> list[str]:
             found.append(f"nothing refuses the {name} what is not listed")
         egress = [rule for policy in policies for rule in policy["spec"].get("egress", [])]
         ports = {port["port"] for rule in egress for port in rule["ports"]}
-        wanted = {53, 5353, 5672, 6379} | ({5671} if of_kind(docs, "ScaledObject", "HorizontalPodAutoscaler") else set()) | ({5432} if name == "scheduler" else {80, 443, 8000})
+        wanted = {53, 5353, 5672, 6379} | ({5671} if of_kind(docs, "ScaledObject", "HorizontalPodAutoscaler") else set()) | ({5432} if name == "scheduler" else set()) | {80, 443, 8000}
         if ports != wanted:
             found.append(f"the {name} reaches the ports {sorted(ports)}, and should {sorted(wanted)}")
-        if name == "worker":
-            found += internet(egress, effective(docs, role(docs, name)))
+        found += internet(name, egress, effective(docs, role(docs, name)))
     return found
 
 
-def internet(egress: list[Doc], configuration: dict[str, Any]) -> list[str]:
+def internet(name: str, egress: list[Doc], configuration: dict[str, Any]) -> list[str]:
+    """Feeds for workers, targets of subscriptions and hubs for schedulers: no private network, except servers' own addresses."""
+    servers = {6379, 5671, 5672} | ({5432} if name == "scheduler" else set())
     blocks = [(peer["ipBlock"], rule["ports"]) for rule in egress for peer in rule["to"] if "ipBlock" in peer]
     wide = [(block, ports) for block, ports in blocks if ipaddress.ip_network(block["cidr"]).prefixlen < 24]
-    found = [f"the worker reaches {block['cidr']} on other ports than those of Redis and RabbitMQ" for block, ports in blocks
-             if (block, ports) not in wide and not {port["port"] for port in ports} <= {6379, 5671, 5672}]
+    found = [f"the {name} reaches {block['cidr']} on other ports than those of its servers" for block, ports in blocks
+             if (block, ports) not in wide and not {port["port"] for port in ports} <= servers]
     if {block["cidr"] for block, _ in wide} != {"0.0.0.0/0", "2000::/3"}:
-        found.append(f"the worker reaches {[block['cidr'] for block, _ in wide]} instead of the Internet")
+        found.append(f"the {name} reaches {[block['cidr'] for block, _ in wide]} instead of the Internet")
     excepted = {network for block, _ in wide for network in block.get("except", [])}
     for network in guarded() - excepted:
-        found.append(f"the worker reaches {network}, which its own guard refuses")
+        found.append(f"the {name} reaches {network}, which its own guard refuses")
     for network in excepted - guarded():
         # Addresses of the cluster itself, which the program cannot know.
         if ipaddress.ip_network(network).prefixlen < 24:

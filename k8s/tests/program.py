@@ -21,12 +21,12 @@ def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Comple
 
 
 @functools.cache
-def with_file(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Does the same with this configuration file."""
+def with_file(text: str, *arguments: str, env: tuple[tuple[str, str], ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Does the same with this configuration file, and these variables."""
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write(text)
         file.flush()
-        return run(*arguments, "--config", file.name)
+        return run(*arguments, "--config", file.name, env=dict(env))
 
 
 def configuration_of(text: str) -> dict[str, Any]:

@@ -134,6 +134,12 @@ FOREIGN_TO_MEANING = {
     "an open metadata address": (lambda d: internet(d)["to"][0]["ipBlock"]["except"].remove("169.254.0.0/16"), "169.254.0.0/16"),
     "a worker that reaches the database": (lambda d: internet(d)["ports"].append({"protocol": "TCP", "port": 5432}), "5432"),
     "a worker that reaches a private server": (lambda d: internet(d)["to"].append({"ipBlock": {"cidr": "10.0.0.7/32"}}), "reaches 10.0.0.7/32"),
+    "a private authority for a RabbitMQ without TLS": (worker_env("FEEDFLEET_QUEUE__CA_FILE", value="/etc/feedfleet-tls/ca.crt"),
+                                                       "queue.ca_file"),
+    "logins that no worker gets": (lambda d: named(d, "Permission", "feedfleet-worker")["spec"]["permissions"].update(
+        read=r"^feedfleet\.jobs$"), "not read feedfleet.jobs.logins"),
+    "a scheduler that reaches no hub": (lambda d: named(d, "NetworkPolicy", "feedfleet-internet")["spec"]["podSelector"]["matchLabels"].update(
+        {"app.kubernetes.io/component": "worker"}), "the scheduler reaches the ports"),
     "an address of variables that come later": (lambda d: worker(d)["env"].reverse(), "is made of RABBITMQ_"),
     "another broker": (lambda d: of_kind(d, "RabbitmqCluster")[0]["metadata"].update(name="broker"), "feedfleet-rabbitmq:5672, where nothing is"),
     "a port that the worker does not dial": (lambda d: internet(d)["ports"].pop(), "fetch.allow_ports"),

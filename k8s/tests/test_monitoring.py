@@ -71,7 +71,7 @@ class Alerts(unittest.TestCase):
 
     def test_the_cases_notice_an_alert_that_is_wrong(self):
         for name, old, new in (("FeedfleetNoPolls", "== 0", "< 0"), ("FeedfleetOurFault", "0.33", "0.01"),
-                               ("FeedfleetLagOverPromise", "> 30", "> 3000"), ("FeedfleetDeadLetters", "dead_letters", "dead_leters"),
+                               ("FeedfleetLagOverPromise", "> 30", "> 3000"), ("FeedfleetDeadLetters", "queue_depth", "queue_dept"),
                                ("FeedfleetNotReady", "== 0", "== 2"), ("feedfleet:workers_backlog_seconds", "(1 - max by (cluster, namespace) (feedfleet_our_fault))", "1"),
                                ("feedfleet:workers_backlog_seconds", 'max by (cluster, namespace) (feedfleet_ready{role="scheduler"})', "1")):
             spec = yaml.safe_load(yaml.safe_dump(monitoring.ALERTS["spec"]))
@@ -102,7 +102,11 @@ class Running(unittest.TestCase):
         fleet = live.demo()
         cls.fleet = fleet.__enter__()
         cls.addClassCleanup(fleet.__exit__, None, None, None)
-        server = live.prometheus(cls.fleet)
+        # What only schedulers know is 0 there.
+        worker = live.worker()
+        worker_address = worker.__enter__()
+        cls.addClassCleanup(worker.__exit__, None, None, None)
+        server = live.prometheus(cls.fleet, worker_address)
         cls.server = server.__enter__()
         cls.addClassCleanup(server.__exit__, None, None, None)
         cls.exposition = live.answer(f"{cls.fleet}/metrics")[1]
@@ -120,6 +124,12 @@ class Running(unittest.TestCase):
         for where, expression in monitoring.panel_expressions():
             with self.subTest(panel=where):
                 live.until(expression, lambda: self.server.query(expression))
+
+    def test_a_worker_hides_nothing_that_schedulers_know(self):
+        panel = next(panel for _, panel in monitoring.panels() if panel["title"] == "Able to poll")
+        gate = monitoring.filled(panel["targets"][0]["expr"])
+        found = live.until(gate, lambda: self.server.query(gate))
+        self.assertEqual([series["value"][1] for series in found], ["1"])
 
     def test_scalers_get_one_number(self):
         queries = monitoring.scaler_queries(kustomize(K8S / "overlays" / "prod"))

@@ -156,7 +156,7 @@ class Roles(unittest.TestCase):
                                 env={"FEEDFLEET_TOKEN": token})
             # The worker's guard denies port 9, which is a lasting reason.
             self.assertEqual(added.returncode, 1, added.stderr)
-            self.assertIn("port 9 is not dialled", added.stderr)
+            self.assertIn("port 9 is not allowed", added.stderr)
             self.assertEqual(live.answer(f"{scheduler}/api/v1/stats")[0], 401)
             # A complete round through schedule, gate, queue and store, without a request.
             live.until("a poll", lambda: re.search(r'feedfleet_polls_total{outcome="failed"} [1-9]', live.answer(f"{scheduler}/metrics")[1]))
@@ -252,7 +252,7 @@ class Roles(unittest.TestCase):
                 self.assertEqual((tags[f"{host}-scheduler"], tags[f"{host}-worker"]), ([], []))
                 rights = {line["user"].removeprefix(f"{host}-"): (line["configure"], line["write"], line["read"])
                           for line in json.loads((pathlib.Path(folder) / "rights").read_text())}
-                self.assertEqual(rights["worker"], ("^$", r"^feedfleet\.reports$", r"^feedfleet\.jobs$"))
+                self.assertEqual(rights["worker"], ("^$", r"^feedfleet\.reports$", r"^feedfleet\.jobs(\.logins)?$"))
             finally:
                 self.shell(folder, [f"rabbitmqctl delete_user {host}-{name}" for name in ("scheduler", "worker")] + [f"rabbitmqctl delete_vhost {host}"])
 

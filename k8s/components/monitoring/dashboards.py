@@ -29,6 +29,15 @@ def quantile(share, metric, more="", by=""):
     return f"histogram_quantile({share}, sum by (le{by}) (rate(feedfleet_{metric}_bucket{{@{more}}}{RATE})))"
 
 
+def lowest(metric):
+    """The smallest value among schedulers: a worker exports 0 for what only they know."""
+    return f"min ({of_schedulers(metric)})"
+
+
+def of_schedulers(metric):
+    return f'feedfleet_{metric}{{@}} and on (instance) feedfleet_ready{{@,role!="worker"}}'
+
+
 def share(part, whole):
     return f"{part} / {whole}"
 
@@ -64,7 +73,7 @@ FLEET = [
     ("SLA unmet", "Feeds whose SLA cannot be met because a publisher's limit, a hold or a failure takes precedence.", "short",
      [(level("sla_unmet"), "feeds")], 4, {"type": "stat"}),
     ("Complete feeds", "Share of the polled feeds that were read and of which no entry can have been missed.", "percentunit",
-     [("min (feedfleet_complete_ratio{@})", "complete")], 8),
+     [(lowest("complete_ratio"), "complete")], 8),
     ("Overflowed", "Documents without any known entry: the feed may have posted more between two polls than a document holds.", "reqps",
      [(rate("overflowed_total"), "overflowed")], 8),
     ("Pages of archives", "Pages of older entries that were requested after an overflow or for a backfill.", "reqps",
@@ -79,14 +88,14 @@ FLEET = [
     ("File descriptors", "Open file descriptors as a share of the limit.", "percentunit",
      [("process_open_fds{@} / process_max_fds{@}", "{{pod}}")], 8),
     ("Able to poll", "Whether the host gate is open (1), and whether a scheduler's watchdog fails (1): feeds have been due for several leases but "
-     "no poll has finished.", "short", [("min (feedfleet_gate_open{@})", "gate open"), ("max (feedfleet_watchdog{@})", "watchdog")], 8),
+     "no poll has finished.", "short", [(lowest("gate_open"), "gate open"), ("max (feedfleet_watchdog{@})", "watchdog")], 8),
     ("Configurations", "Number of different configurations in use. More than one for longer than an upgrade takes: schedulers use different policies.",
      "short", [("count (count by (hash) (feedfleet_config_hash{@}))", "configurations")], 8, {"type": "stat"}),
     ("Version of the policy", "Rises with each accepted change of [policy], [host] and host rules. Two versions for longer than a few seconds: a "
-     "scheduler cannot use the newest.", "short", [("max by (pod) (feedfleet_policy_version{@})", "{{pod}}")], 8),
-    ("Reloads", "1 if the last attempt to read the configuration again succeeded, and the time since the last success.", "short",
-     [("min (feedfleet_config_last_reload_successful{@})", "succeeded"),
-      ("time() - max (feedfleet_config_last_reload_success_timestamp_seconds{@})", "seconds since")], 8),
+     "scheduler cannot use the newest.", "short", [(f"max by (pod) ({of_schedulers('policy_version')})", "{{pod}}")], 8),
+    ("Reloads", "1 if the last attempt to read the configuration again succeeded, and the time since the last success, or since the last start.", "short",
+     [(lowest("config_last_reload_successful"), "succeeded"),
+      ('time() - max ({__name__=~"feedfleet_config_last_reload_success_timestamp_seconds|process_start_time_seconds",@})', "seconds since")], 8),
     ("Ready", "Processes that can do their work, by role, and those that cannot, because a server does not answer or their clock is off.", "short",
      [("sum by (role) (feedfleet_ready{@})", "{{role}}"), ("sum by (role) (1 - feedfleet_ready{@})", "{{role}} not ready")], 8),
     ("Last pruning", "Time since rows older than their retention were last deleted, by any scheduler: at least every ten minutes.", "s",
