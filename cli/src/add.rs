@@ -4,30 +4,32 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap::Args;
-use reqwest::{Method, StatusCode};
+use common::url::FeedId;
+use reqwest::Method;
 use scheduler::wire::AddedView;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::audience::AudienceArgs;
-use crate::client::{Client, ClientArgs, Refused};
+use crate::client::{Client, ClientArgs, Refused, is_invalid};
 use crate::first_poll::FirstPoll;
 use crate::output;
 
 /// `feed add`
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
-    /// The feeds' URLs; of a page the first feed that it announces is taken
+    /// URLs of feeds, or of pages: the first feed that a page announces is added
     #[arg(required = true)]
     url: Vec<String>,
     /// How long to wait for the first polls and report their results; 0s does not wait [default: 10s; with --json 0s]
     #[arg(long, value_name = "DURATION", value_parser = crate::values::duration)]
     wait: Option<Duration>,
-    /// A label to give to the feeds; may be repeated
+    /// A label for new feeds; may be repeated
     #[arg(long, value_name = "LABEL")]
     label: Vec<String>,
-    /// Your own id of the feed, which its entries and events carry
+    /// Your own id for a new feed, which its entries and events carry
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
     #[command(flatten)]
@@ -42,12 +44,17 @@ const WAIT: Duration = Duration::from_secs(10);
 /// Runs it. Each URL is tried, whatever the outcome of the others.
 pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.client)?;
+    let settings = settings(args);
     let (mut added, mut failed) = (Vec::new(), false);
     for url in &args.url {
-        match add(args, &client, url).await {
+        match add(&client, url, &settings).await {
             Ok(view) => {
                 if !args.client.json {
                     output::line(&format!("{} {} {}", verb(&view), view.feed.id, view.feed.url))?;
+                }
+                if !view.new && !settings.is_empty() {
+                    say_unchanged(view.feed.id);
+                    failed = true;
                 }
                 added.push(view);
             }
@@ -59,8 +66,9 @@ pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let deadline = Instant::now() + args.wait.unwrap_or(if args.client.json { Duration::ZERO } else { WAIT });
+    let first_poll = FirstPoll { client: &client, json: args.client.json, settings: !settings.is_empty(), deadline };
     for view in &mut added {
-        failed |= !FirstPoll { client: &client, json: args.client.json, deadline }.report(view).await?;
+        failed |= !first_poll.report(view).await?;
     }
     if args.client.json {
         added.iter().try_for_each(output::json)?;
@@ -68,20 +76,29 @@ pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Adds a feed; what is not a URL is tried as a host and path.
-async fn add(args: &AddArgs, client: &Client, url: &str) -> anyhow::Result<AddedView> {
-    let mut body = args.audience.to_json();
-    body.insert("url".to_owned(), url.into());
+/// Returns what the command line sets of new feeds.
+fn settings(args: &AddArgs) -> Map<String, Value> {
+    let mut settings = args.audience.to_json();
     if !args.label.is_empty() {
-        body.insert("labels".to_owned(), args.label.clone().into());
+        settings.insert("labels".to_owned(), args.label.clone().into());
     }
     if let Some(id) = &args.external_id {
-        body.insert("external_id".to_owned(), id.as_str().into());
+        settings.insert("external_id".to_owned(), id.as_str().into());
     }
+    settings
+}
+
+/// Reports that a known feed keeps its settings.
+pub(crate) fn say_unchanged(id: FeedId) {
+    let commands = format!("use `feedfleet feed set {id}` and `feedfleet feed label {id}`");
+    output::error(&anyhow!("feed {id} is already known; its settings were not changed ({commands})"));
+}
+
+/// Adds a feed; what is not a URL is tried as a host and path.
+async fn add(client: &Client, url: &str, settings: &Map<String, Value>) -> anyhow::Result<AddedView> {
+    let mut body = settings.clone();
+    body.insert("url".to_owned(), url.into());
     let added = client.change(Method::POST, "/feeds", Some(&Value::Object(body.clone()))).await;
-    let is_invalid = |error: &anyhow::Error| {
-        error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == StatusCode::BAD_REQUEST)
-    };
     match (added, crate::typed::with_scheme(url)) {
         (Err(error), Some(with_scheme)) if is_invalid(&error) => {
             body.insert("url".to_owned(), with_scheme.into());

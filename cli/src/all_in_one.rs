@@ -272,7 +272,7 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
     let imported = ops.add(&imported, Some(&places)).await?;
     let spread = ops.condition.config.get().policy.import_spread;
     if !once && !spread.is_zero() && imported.iter().any(|feed| feed.new) {
-        let spread = humantime::format_duration(spread);
+        let spread = common::duration::as_text(spread);
         note!(
             "feeds of files are first polled spread over {spread} (policy.import_spread); `feedfleet top` shows them"
         );

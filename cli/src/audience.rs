@@ -9,26 +9,26 @@ use crate::values;
 /// Who reads a feed.
 #[derive(Debug, Args)]
 pub(crate) struct AudienceArgs {
-    /// Subscribers in all; decides the category
+    /// Total number of subscribers; decides the category
     #[arg(long, value_name = "N", value_parser = values::number::<u32>)]
     subscribers: Option<u32>,
-    /// Of these, the ones that read at present; all of them if not given
+    /// Number of active subscribers among them; all if only --subscribers is given
     #[arg(long, value_name = "N", value_parser = values::number::<u32>)]
     active_subscribers: Option<u32>,
-    /// Content has to arrive within two minutes (category A)
+    /// New content must arrive within two minutes (category A)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     sla: Option<bool>,
-    /// Polled like a feed with many subscribers (category B)
+    /// Polls the feed like one with many subscribers (category B)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     important: Option<bool>,
-    /// Not named to anybody who asks from outside
+    /// Hides the feed from callers without a token (/status, pings, the hub)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     private: Option<bool>,
-    /// Subscribers who want the feed at their midnight: an IANA zone, and how many if there are several. Can be repeated;
-    /// "none" removes all of them. Without --subscribers there are no others
+    /// Subscribers who want entries once a day, at midnight in this IANA time zone; =N is their number. May be repeated; "none"
+    /// removes all. Without --subscribers, a feed that has no count yet has no other subscribers
     #[arg(long, value_name = "ZONE[=N]", value_parser = calm)]
     calm: Vec<Calm>,
-    /// Polls at this interval instead of the category's, such as 30m; "none" takes it away
+    /// Polls at this interval instead of the category's, such as 30m; "none" removes it
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     interval: Option<Interval>,
 }
@@ -41,7 +41,8 @@ fn interval(text: &str) -> Result<Interval, String> {
     if text == "none" {
         return Ok(Interval(None));
     }
-    let duration = humantime::parse_duration(text).map_err(|_| "such as 30m, 1h 30m, or none")?;
+    let duration =
+        humantime::parse_duration(text).map_err(|_| "it must be a duration, such as 30m or 1h 30m, or none")?;
     Ok(Interval(Some(duration.as_secs_f64())))
 }
 
@@ -54,7 +55,8 @@ fn calm(text: &str) -> Result<Calm, String> {
         return Ok(Calm(None));
     }
     let (zone, subscribers) = text.split_once('=').unwrap_or((text, "1"));
-    let subscribers = subscribers.parse().map_err(|_| "such as Europe/Paris=3, or none".to_owned())?;
+    let accepted = "it must be a time zone and a number, such as Europe/Paris=3, or none";
+    let subscribers = subscribers.parse().map_err(|_| accepted)?;
     Ok(Calm(Some(CalmGroup { zone: zone.parse()?, subscribers })))
 }
 

@@ -1,4 +1,4 @@
-//! `feedfleet backup`: a consistent copy of the store, while the fleet runs or rests.
+//! `feedfleet backup`: a consistent copy of the store; the fleet may be running.
 
 use common::words;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use crate::run::store_url;
 use crate::settings::SettingsArgs;
 use crate::usage::Usage;
 
-/// Copies the store into a file, while the fleet runs or rests
+/// Copies the store into a file; the fleet may be running
 ///
-/// To go back to a copy: stop the fleet, put the file into a separate folder as feedfleet.db, and run the fleet with
+/// To restore a copy: stop the fleet, put the file into a separate folder as feedfleet.db, and run the fleet with
 /// --data on that folder. The copy has a new epoch, so that consumers of entries start again.
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
-    /// The file to make; it must not exist
+    /// The new file; it must not exist
     file: PathBuf,
     /// Where feeds and entries are kept [default: ./feedfleet-data]
     #[arg(long, value_name = "DIR", value_parser = crate::values::folder)]

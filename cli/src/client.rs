@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use common::url::FeedId;
+use common::url::{FeedId, without_login};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use scheduler::wire::FeedView;
@@ -13,16 +13,23 @@ use serde_json::{Value, json};
 
 use crate::usage::Usage;
 
-/// The flags of every operator command.
+/// The flags of nearly every operator command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ClientArgs {
-    /// The fleet's address; a token goes into FEEDFLEET_TOKEN
-    #[arg(long, value_name = "URL", env = "FEEDFLEET_SERVER", default_value = "http://127.0.0.1:7878")]
-    server: String,
+    #[command(flatten)]
+    server: ServerArgs,
 
     /// Prints JSON: one document, or for lists one object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The flag of a command whose output has its own format.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// The fleet's address; a token goes into FEEDFLEET_TOKEN
+    #[arg(long, value_name = "URL", env = "FEEDFLEET_SERVER", default_value = "http://127.0.0.1:7878")]
+    server: String,
 }
 
 /// No answer takes longer: the fleet's own limit and a slow way there.
@@ -41,10 +48,11 @@ fn is_starting(answer: &Response) -> bool {
 }
 
 /// Requests that the API's refusals advise, and the commands that send them.
-const COMMANDS: [(&str, &str); 4] = [
+const COMMANDS: [(&str, &str); 5] = [
     ("GET /api/v1/feeds lists them", "`feedfleet feed list` lists them"),
     ("GET /api/v1/feeds?q= finds those too", "`feedfleet feed list --search TEXT` finds those too"),
     ("GET /api/v1/requeue lists them", "`feedfleet requeue list` lists them"),
+    ("GET /api/v1/subscriptions lists them", "`feedfleet subscription list` lists them"),
     ("add its URL again", "add its URL again (`feedfleet feed add`)"),
 ];
 
@@ -79,6 +87,11 @@ pub(crate) fn passes(error: &anyhow::Error) -> bool {
     error.is::<NoAnswer>() || refused.is_some_and(|refused| refused.status.is_server_error())
 }
 
+/// Returns whether the fleet refused the request as invalid.
+pub(crate) fn is_invalid(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == StatusCode::BAD_REQUEST)
+}
+
 /// A fleet.
 pub(crate) struct Client {
     http: reqwest::Client,
@@ -89,8 +102,13 @@ pub(crate) struct Client {
 impl Client {
     /// Returns the fleet that the flags name; nothing is sent yet.
     pub(crate) fn new(args: &ClientArgs) -> anyhow::Result<Self> {
+        Self::at(&args.server)
+    }
+
+    /// Returns the fleet at this address; nothing is sent yet.
+    pub(crate) fn at(args: &ServerArgs) -> anyhow::Result<Self> {
         let server = Url::parse(&args.server).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        let wrong = || Usage(format!("--server cannot be '{}'; such as http://127.0.0.1:7878", args.server));
+        let wrong = || Usage(format!("--server must be a URL such as http://127.0.0.1:7878, not '{}'", args.server));
         let server = server.ok_or_else(wrong)?;
         let mut http = reqwest::Client::builder().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none());
         // A proxy's own loopback is another machine's.
@@ -104,6 +122,11 @@ impl Client {
         let http = http.build().context("the HTTP client could not be started")?;
         let token = std::env::var("FEEDFLEET_TOKEN").ok().filter(|token| !token.is_empty());
         Ok(Client { http, server, token })
+    }
+
+    /// Returns the fleet's address as people write it.
+    pub(crate) fn name(&self) -> &str {
+        self.server.as_str().trim_end_matches('/')
     }
 
     /// Returns what the fleet answers to `GET /api/v1{path}`.
@@ -171,7 +194,7 @@ impl Client {
 
     fn read<T: DeserializeOwned>(&self, answer: Value) -> anyhow::Result<T> {
         serde_json::from_value(answer)
-            .with_context(|| format!("{} does not answer as a fleet of this version does", self.server))
+            .with_context(|| format!("{} does not answer as a fleet of this version does", self.name()))
     }
 
     /// Returns the feed that a person means: an id or a URL.
@@ -179,8 +202,16 @@ impl Client {
         if let Ok(id) = feed.parse() {
             return Ok(FeedId(id));
         }
-        let found: FeedView = self.get("/feeds/lookup", &[("url", feed)]).await?;
-        Ok(found.id)
+        match self.get::<FeedView>("/feeds/lookup", &[("url", feed)]).await {
+            // A URL that is wrong in another way keeps the refusal that says so.
+            Err(error) if is_invalid(&error) && !feed.contains("://") => {
+                let refused: Refused = error.downcast()?;
+                let feed = without_login(feed);
+                let message = format!("'{feed}' is neither a feed's id nor a URL such as https://example.com/feed.xml");
+                Err(Refused { message, ..refused }.into())
+            }
+            found => Ok(found?.id),
+        }
     }
 
     async fn send(
@@ -241,11 +272,17 @@ impl Client {
 
     /// Returns what an answer of this status says, if it is a fleet's.
     fn refusal(&self, status: StatusCode, answer: Value) -> anyhow::Error {
+        let server = self.name();
         let Some(said) = answer["error"].as_str() else {
-            return anyhow!("{} is not a feedfleet scheduler: it answered {status}", self.server);
+            return anyhow!("{server} is not a feedfleet scheduler: it answered {status}");
         };
-        let message = match status {
-            StatusCode::UNAUTHORIZED => format!("{} wants a token in FEEDFLEET_TOKEN: {said}", self.server),
+        let message = match (status, &self.token) {
+            (StatusCode::UNAUTHORIZED, None) => format!("{server} wants a token in FEEDFLEET_TOKEN: {said}"),
+            (StatusCode::UNAUTHORIZED, Some(_)) => {
+                // Of a token that has expired the fleet says when.
+                let why = if answer["code"] == "token_expired" { said } else { "it is not one of api.tokens" };
+                format!("{server} rejected the token in FEEDFLEET_TOKEN: {why}")
+            }
             _ => in_commands(said),
         };
         Refused { status, answer, message }.into()
@@ -260,13 +297,11 @@ impl Client {
         if !error.is_connect() {
             return self.no_answer("did not answer", error).into();
         }
-        let server = self.server.as_str().trim_end_matches('/');
         let advice = "start one with `feedfleet run` or name it with --server";
-        NoAnswer { message: format!("no fleet answers at {server}; {advice}"), source: None }.into()
+        NoAnswer { message: format!("no fleet answers at {}; {advice}", self.name()), source: None }.into()
     }
 
     fn no_answer(&self, what: &str, error: reqwest::Error) -> NoAnswer {
-        let server = self.server.as_str().trim_end_matches('/');
-        NoAnswer { message: format!("{server} {what}"), source: Some(error.without_url()) }
+        NoAnswer { message: format!("{} {what}", self.name()), source: Some(error.without_url()) }
     }
 }

@@ -32,7 +32,7 @@ use crate::stop_signals::StopSignals;
 use crate::usage::Usage;
 use crate::{descriptors, logs, values};
 
-/// A scheduler of a cluster: sends due feeds to workers, stores what comes back, serves the API
+/// Runs a scheduler of a cluster: sends due feeds to workers, stores their reports, serves the API
 #[derive(Debug, Args)]
 pub(crate) struct SchedulerArgs {
     /// Address of API, pages, health and metrics [default: 127.0.0.1:7878]
@@ -42,13 +42,13 @@ pub(crate) struct SchedulerArgs {
     settings: SettingsArgs,
 }
 
-/// A worker of a cluster: fetches what schedulers ask for, and reports
+/// Runs a worker of a cluster: fetches the feeds that schedulers send, and reports the outcomes
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
     /// Address of health and metrics [default: 127.0.0.1:7878]
     #[arg(long, value_name = "ADDR", value_parser = values::address)]
     listen: Option<SocketAddr>,
-    /// Fetches at once [default: 256]
+    /// Maximum number of fetches at once [default: 256]
     #[arg(long, value_name = "N", value_parser = values::number::<i64>)]
     concurrency: Option<i64>,
     #[command(flatten)]

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-/// Prints the script that completes commands and flags in a shell
+/// Prints the completion script of a shell
 ///
 /// For bash: feedfleet completions bash > ~/.local/share/bash-completion/completions/feedfleet
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// The shell
     shell: Shell,
 }
 

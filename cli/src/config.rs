@@ -18,13 +18,13 @@ use crate::terminal::{padded, width_of};
 /// Shows and checks the configuration
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Says whether the configuration is accepted, or everything that is wrong with it
+    /// Checks the configuration, and prints everything that is wrong with it
     Check(SettingsArgs),
     /// Prints every key, its value and where it came from; secrets are masked
     Print(PrintArgs),
-    /// Shows the policy and host rules that a running fleet has in force, and which version they are
+    /// Shows the policy and host rules that a running fleet uses, and their version
     Show(ClientArgs),
-    /// Has a running fleet read its configuration again
+    /// Makes a running fleet read its configuration again
     ///
     /// The scheduler that answers reads its file, environment and flags, as at its start, and checks all of it. Its policy,
     /// host and host_rule sections become the next version of the fleet's, and every scheduler and worker follows within

@@ -21,10 +21,10 @@ use crate::single;
 use crate::terminal::Waiting;
 use crate::usage::Usage;
 
-/// Prints the feeds that a page announces; exit code 1 when there is none
+/// Prints the feeds that a page announces; exit code 1 if there is none
 #[derive(Debug, Args)]
 pub(crate) struct DiscoverArgs {
-    /// The page: a URL, a file, or - for standard input
+    /// The page: a URL, a file, or - to read standard input
     #[arg(value_name = "URL|FILE")]
     page: String,
     /// The URL that a file came from: relative links are resolved against it

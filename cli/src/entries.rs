@@ -17,6 +17,9 @@ use crate::{values, when};
 
 /// Prints entries, oldest first
 #[derive(Debug, Args)]
+#[command(mut_arg("kind", |kind| {
+    kind.help("Only of these kinds, separated by commas, such as entry.new").value_parser(entry_kinds)
+}))]
 pub(crate) struct EntriesArgs {
     /// Prints the newest N entries, the newest first
     #[arg(long, value_name = "N", conflicts_with_all = ["follow", "after", "limit"], value_parser = values::number::<u64>)]
@@ -37,7 +40,7 @@ pub(crate) struct EventsArgs {
 struct ReadingArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// Only what was stored after this one (its seq)
+    /// Only what was stored after this seq
     #[arg(long, value_name = "SEQ", default_value_t = 0, value_parser = values::number::<i64>)]
     after: i64,
     /// Maximum number to list; all if not given
@@ -48,6 +51,14 @@ struct ReadingArgs {
     follow: bool,
     #[command(flatten)]
     client: ClientArgs,
+}
+
+/// Parses kinds of entries: other kinds of events have none.
+fn entry_kinds(text: &str) -> Result<String, &'static str> {
+    match text.split(',').all(|kind| kind.trim().starts_with("entry.")) {
+        true => Ok(text.to_owned()),
+        false => Err("it must be kinds of entries, such as entry.new; `feedfleet events` prints the other kinds"),
+    }
 }
 
 /// The number of items requested at once.

@@ -29,25 +29,25 @@ pub(crate) enum FeedCommand {
     List(ListArgs),
     /// Shows everything about feeds
     Show(FeedsArgs),
-    /// Says why feeds are due when they are
+    /// Shows, step by step, how the next poll time of feeds was computed
     Explain(FeedsArgs),
     /// Shows the last polls of feeds
     History(FeedsArgs),
-    /// Changes who reads feeds
+    /// Changes settings of feeds: audience, interval, privacy, external id
     Set(SetArgs),
     /// Adds and removes labels of feeds
     Label(LabelArgs),
-    /// Polls feeds as soon as their hosts allow it, freshness or not
+    /// Polls feeds as soon as their hosts' limits allow, even if the publisher says that they are still fresh
     Refresh(crate::refresh::RefreshArgs),
     /// Stops polling feeds
     Pause(FeedsArgs),
     /// Polls paused, blacklisted or quarantined feeds again
     Resume(FeedsArgs),
-    /// Drops the validators and content hashes of feeds, so that their next polls read the whole document
+    /// Drops the validators and content hashes of feeds, so that their next polls download the whole document
     Forget(FeedsArgs),
     /// Reads the older entries that feeds link to (RFC 5005), page by page
     Backfill(BackfillArgs),
-    /// Takes feeds back to where they were before they moved or were merged; the same moves are not made again
+    /// Returns feeds to the URLs that they had before they moved or were merged; the same moves are not repeated
     Unmove(FeedsArgs),
     /// Erases feeds with their entries and history
     Remove(RemoveArgs),
@@ -58,7 +58,7 @@ pub(crate) enum FeedCommand {
 pub(crate) struct SetArgs {
     #[command(flatten)]
     feeds: FeedsArgs,
-    /// Your own id of the feed, which its entries and events carry; an empty text removes it
+    /// Your own id for the feed, which its entries and events carry; an empty text removes it
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
     #[command(flatten)]
@@ -80,7 +80,7 @@ pub(crate) struct LabelArgs {
 pub(crate) struct BackfillArgs {
     #[command(flatten)]
     feeds: FeedsArgs,
-    /// Leaves out what is dated before this time, such as 2026-01-01T00:00:00Z, or longer ago, such as 30days
+    /// Leaves out entries that are older than this time, such as 2026-01-01T00:00:00Z, or this age, such as 30days
     #[arg(long, value_name = "TIME", value_parser = crate::filters::since)]
     since: String,
 }
@@ -106,13 +106,13 @@ pub(crate) struct ListArgs {
     /// Only feeds that fail in this way, such as dns, timeout, not_a_feed
     #[arg(long, value_name = "KIND")]
     failure: Option<String>,
-    /// Only feeds whose last poll failed, in whatever way
+    /// Only feeds whose last poll failed
     #[arg(long)]
     failing: bool,
     /// Only feeds with this label
     #[arg(long)]
     label: Option<String>,
-    /// Only feeds with this id of your own
+    /// Only feeds with this external id
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
     /// Order: id, subscribers, next_due, category or last_polled

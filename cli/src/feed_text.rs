@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use common::calm::CalmGroup;
 use common::document::{FeedAbout, FeedHints, Onward};
 use common::feed::OverQuota;
 use common::last_error::ExplainedError;
@@ -128,6 +129,7 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         ("status", Some(feed.status.as_str().to_owned())),
         ("category", Some(feed.category.to_string())),
         ("subscribers", Some(format!("{} ({} active)", feed.subscribers, feed.active_subscribers))),
+        ("calm", calm_text(&feed.calm)),
         ("sla", yes(feed.sla)),
         ("important", yes(feed.important)),
         ("private", yes(feed.private)),
@@ -175,6 +177,12 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
 /// Returns what a feed says about itself.
 pub(crate) fn about_fields(about: &FeedAbout) -> Vec<(&'static str, Option<String>)> {
     about::lines(about).into_iter().map(|(name, value)| (name, Some(plain(&value, 500)))).collect()
+}
+
+/// Returns the subscribers who want entries at midnight.
+fn calm_text(groups: &[CalmGroup]) -> Option<String> {
+    let group = |group: &CalmGroup| format!("{} at midnight in {}", group.subscribers, group.zone);
+    (!groups.is_empty()).then(|| groups.iter().map(group).collect::<Vec<_>>().join(", "))
 }
 
 /// Returns a subscription with a hub or a cloud in a line.
@@ -309,6 +317,7 @@ mod tests {
             "id": 7, "url": "https://example.com/feed.xml", "host": "example.com:443",
             "title": "An \u{1b}[1mexample\u{1b}[0m of a feed", "category": "C", "status": "active", "subscribers": 5,
             "active_subscribers": 2, "sla": false, "important": false, "credentials": false, "private": true,
+            "calm": [{ "zone": "Europe/Berlin", "subscribers": 3 }],
             "etag": "\"abc\"", "last_modified": null, "content_hash": null, "next_due": at(5400),
             "last_polled": at(-9000), "last_success": at(-100_000), "last_changed": null, "last_status": 503,
             "last_outcome": "failed", "consecutive_failures": 7, "failing_since": at(-90_000),

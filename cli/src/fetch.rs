@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use common::config::Config;
 use common::document::{Document, Validators};
-use common::policy::{Audience, Decision, Draw, ExplainedTerm, Policy, Subject, category, decide, explain};
+use common::policy::{Audience, Decision, Draw, ExplainedTerm, Minutes, Policy, Subject, category, explain};
 use common::report::Outcome;
 use common::words;
 use rand::RngExt;
@@ -21,21 +21,21 @@ use crate::terminal::Waiting;
 use crate::usage::Usage;
 use crate::when;
 
-/// Fetches a feed once, outside of the fleet, and explains it from the request to what would be decided
+/// Fetches a feed once, outside of the fleet, and shows requests, responses, and when a fleet would poll it next
 ///
-/// Exit code 0 for a feed (or a 304), 1 otherwise. Redirects are followed at the hosts' pace; a running fleet knows nothing
-/// of this fetch.
+/// Exit code 0 for a feed or a 304, 1 otherwise. Redirects keep the gaps of their hosts. A running fleet does not know of this
+/// fetch.
 #[derive(Debug, Args)]
 pub(crate) struct FetchArgs {
     /// The feed's URL
     url: String,
-    /// Asks conditionally with this ETag, as it came, with its quotes
+    /// Sends this ETag in If-None-Match; include its quotes
     #[arg(long, value_name = "TAG")]
     etag: Option<String>,
-    /// Asks conditionally with this date, as it came
+    /// Sends this date in If-Modified-Since, as the server wrote it
     #[arg(long, value_name = "DATE")]
     last_modified: Option<String>,
-    /// Subscribers: for the User-Agent and the category
+    /// Number of subscribers, for the User-Agent and the category
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::number::<u32>)]
     subscribers: u32,
     /// Prints one JSON document
@@ -83,9 +83,11 @@ fn decided(config: &Config, single: &Single) -> Option<Verdict> {
     let report = worker::poll::report(&single.job, single.started, single.fetched.clone());
     let now = single.started.after(single.fetched.duration);
     let mut random = rand::rng();
-    let draw = Draw { salt: random.random(), minute: random.random() };
+    let mut draw = || Draw { salt: random.random(), minute: random.random() };
+    let draws = [draw(), draw()];
     let policy = Policy { config: &config.policy, load: 0.0, price: config.policy.price };
-    let decision = decide(&subject, &report, now, draw, &policy);
+    // As a fleet whose minutes are even.
+    let decision = Minutes::default().decide(&subject, &report, now, draws, &policy);
     let base = decision.state.last_polled.unwrap_or(single.started);
     Some(Verdict { terms: explain(category(&subject), base, &decision.terms), decision })
 }
@@ -209,7 +211,11 @@ fn exchange_text(exchange: &Exchange) -> String {
 fn outcome_text(single: &Single) -> String {
     let fetched = &single.fetched;
     let announced = fetched.announced.iter().map(|feed| feed.url.to_string()).collect::<Vec<_>>();
-    let conditional = if fetched.conditional { "yes" } else { "no: nothing was stored to ask with" };
+    let conditional = match (fetched.conditional, single.job.validators.is_empty()) {
+        (true, _) => "yes",
+        (false, true) => "no: no --etag or --last-modified given",
+        (false, false) => "no",
+    };
     let mut pairs = vec![
         ("outcome", Some(output::outcome(&fetched.outcome))),
         ("conditional", Some(conditional.to_owned())),

@@ -7,16 +7,16 @@ use serde_json::Value;
 /// Which entries or events to read: those that meet all conditions.
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
-    /// Only of this feed (id or URL)
+    /// Only from this feed (id or URL)
     #[arg(long, value_name = "X")]
     pub(crate) feed: Option<String>,
-    /// Only of feeds on this host, such as example.com:443
+    /// Only from feeds on this host, such as example.com:443
     #[arg(long)]
     host: Option<String>,
-    /// Only of feeds with this label
+    /// Only from feeds with this label
     #[arg(long)]
     label: Option<String>,
-    /// Only of feeds in this category: A, B, C, D or F
+    /// Only from feeds in this category: A, B, C, D or F
     #[arg(long)]
     category: Option<String>,
     /// Only of these kinds, separated by commas, such as entry.new,feed.gone or entry.*
@@ -28,10 +28,10 @@ pub(crate) struct FilterArgs {
     /// Only entries with this in their title, authors, categories or text
     #[arg(long = "search", value_name = "TEXT")]
     q: Option<String>,
-    /// Only what was stored since this time, such as 2026-11-22T12:00:00Z, or in this last while, such as 2h
+    /// Only what was stored since this time, such as 2026-11-22T12:00:00Z, or within this duration, such as 2h
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<String>,
-    /// Only the feeds of part K of N, such as 1/4: N readers share the work
+    /// Only from feeds in part K of N, such as 1/4, so that N readers share the work
     #[arg(long, value_name = "K/N")]
     part: Option<String>,
 }

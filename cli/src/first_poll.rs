@@ -12,6 +12,7 @@ use scheduler::wire::{AddedView, FeedView, StatsView};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::add::say_unchanged;
 use crate::client::Client;
 use crate::output::{self, plain};
 use crate::terminal::{Ink, Waiting, paint};
@@ -26,6 +27,8 @@ pub(crate) struct FirstPoll<'a> {
     pub(crate) client: &'a Client,
     /// A program reads the result: nothing else is printed, and nothing is removed.
     pub(crate) json: bool,
+    /// The command sets more of new feeds than their URLs.
+    pub(crate) settings: bool,
     pub(crate) deadline: Instant,
 }
 
@@ -75,10 +78,15 @@ impl FirstPoll<'_> {
         if let Some(survivor) = feed.merged_into {
             let survivor: FeedView = self.client.get(&format!("/feeds/{survivor}"), &[]).await?;
             let what = format!("its feed is {}, which is known as feed {}", survivor.url, survivor.id);
-            let kept = if self.take_out(added).await? { "; nothing was added" } else { "" };
+            let taken_out = self.take_out(added).await?;
+            let kept = if taken_out { "; nothing was added" } else { "" };
             self.line(&format!("{} is a page; {what}{kept}", feed.id))?;
             self.others(feed)?;
-            return Ok(true);
+            let dropped = taken_out && self.settings;
+            if dropped {
+                say_unchanged(survivor.id);
+            }
+            return Ok(!dropped);
         }
         if feed.last_success.is_some() {
             let page = if feed.url == asked { String::new() } else { format!("is a page; took {}, ", feed.url) };

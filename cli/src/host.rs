@@ -22,21 +22,22 @@ use crate::{output, values, when};
 pub(crate) enum HostCommand {
     /// Lists hosts with feeds, holds, blocks or operators' rules
     List(ListArgs),
-    /// Shows what is known of a host, and its rule
+    /// Shows the limits, holds, blocks and the rule of a host
     Show(OneArgs),
     /// Sets keys of a host's rule
     #[command(
-        after_help = "Keys: shared, gap, burst, parallel, interval, user_agent, soft_statuses, reason and the others of\n\
-                            [[host_rule]]; `feedfleet config print` shows the rules of the configuration. Keys that are not named\n\
-                            stay as they are; KEY=none takes one away. A rule needs a reason.\n\n\
-                            feedfleet host set example.com gap=5s interval=2h reason=\"asked us to come rarely\""
+        after_help = "Keys: shared, gap, burst, parallel, interval, user_agent, soft_statuses, reason and the others of \
+                            [[host_rule]]; `feedfleet config print` shows the rules of the configuration. Keys that are not \
+                            named stay as they are; KEY=none removes one. A rule needs a reason.\n\n\
+                            Examples:\n  \
+                            feedfleet host set example.com gap=5s interval=2h reason=\"asked for fewer requests\""
     )]
     Set(SetArgs),
-    /// Takes back the rule that an operator set; that of the configuration counts again
+    /// Removes an operator's rule; the configuration's rule applies again
     Unset(OneArgs),
-    /// Asks a host nothing for a while
+    /// Stops all requests to a host for a given time
     Block(BlockArgs),
-    /// Lifts a block; a hold that the server asked for stays
+    /// Removes a block; a hold that the server requested stays
     Unblock(OneArgs),
 }
 
@@ -56,7 +57,7 @@ pub(crate) struct ListArgs {
 /// One host.
 #[derive(Debug, Args)]
 pub(crate) struct OneArgs {
-    /// A name, at all of its ports; a name and port; or *.DOMAIN for a shared one
+    /// A name, for all of its ports; NAME:PORT; or *.DOMAIN if the names of a domain share their limits
     host: String,
     #[command(flatten)]
     client: ClientArgs,
@@ -65,7 +66,7 @@ pub(crate) struct OneArgs {
 /// `host set`
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
-    /// A name; the rule is for it and for all names below it
+    /// A name; the rule applies to it and to all names below it
     host: String,
     /// What to set, such as gap=5s
     #[arg(required = true, value_name = "KEY=VALUE")]
@@ -77,7 +78,7 @@ pub(crate) struct SetArgs {
 /// `host block`
 #[derive(Debug, Args)]
 pub(crate) struct BlockArgs {
-    /// A name, at all of its ports; a name and port; or *.DOMAIN for a shared one
+    /// A name, for all of its ports; NAME:PORT; or *.DOMAIN if the names of a domain share their limits
     host: String,
     /// How long, such as 12h
     #[arg(long = "for", value_name = "DURATION", value_parser = values::duration)]

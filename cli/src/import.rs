@@ -12,7 +12,7 @@ use common::words;
 use scheduler::wire::{BulkView, FeedView, List, StatsView};
 use serde_json::{Value, json};
 
-use crate::client::{self, Client, ClientArgs};
+use crate::client::{self, Client, ClientArgs, ServerArgs};
 use crate::histories::Histories;
 use crate::opml;
 use crate::output::{self, plain};
@@ -20,14 +20,16 @@ use crate::progress::Progress;
 use crate::subscriptions;
 use web::opml::Subscription;
 
-/// Adds the feeds of an OPML file or a list, spread over a while; exit code 1 when a line was refused. Folders and categories
-/// become labels, and a name is the feed's title until it has its own
+/// Adds the feeds of an OPML file or a list of URLs; exit code 1 if a line was refused
+///
+/// The first polls are spread over policy.import_spread. Folders and categories become labels. A name in the file is the feed's
+/// title until the feed has its own.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// An OPML file, or a list with a URL a line; - for standard input
+    /// An OPML file, or a list with one URL per line; - reads standard input
     #[arg(value_name = "FILE.opml")]
     file: String,
-    /// Writes every refused line to this file, as JSON, a line each
+    /// Writes the refused lines to this file, one JSON object per line
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     #[command(flatten)]
@@ -37,13 +39,13 @@ pub(crate) struct ImportArgs {
 /// Writes all feeds as OPML, which `feedfleet import` reads again
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Where to; standard output if not given
+    /// The file to write [default: standard output]
     file: Option<PathBuf>,
-    /// Writes when the feeds posted, for simulate --histories, instead of OPML
+    /// Writes when the feeds posted, for `simulate --histories`, instead of OPML
     #[arg(long)]
     histories: bool,
     #[command(flatten)]
-    client: ClientArgs,
+    server: ServerArgs,
 }
 
 /// Feeds that a request carries: few enough that the bar moves.
@@ -114,7 +116,7 @@ fn tell_refused(refused: usize, args: &ImportArgs) {
     }
 }
 
-/// Says when feeds that were just imported are first polled, and how to have that sooner.
+/// Says when feeds that were just imported are first polled, and how to poll one of them sooner.
 async fn first_polls(client: &Client) -> anyhow::Result<String> {
     if client.get::<StatsView>("/stats", &[]).await?.paused {
         return Ok("all polling is paused; `feedfleet fleet resume` starts it".to_owned());
@@ -122,8 +124,8 @@ async fn first_polls(client: &Client) -> anyhow::Result<String> {
     let config: Value = client.get("/config", &[]).await?;
     let spread = config["policy"]["import_spread"].as_str().unwrap_or("a while");
     Ok(format!(
-        "first polls are spread over the next {spread} (policy.import_spread); `feedfleet top` shows them, `feedfleet requeue \
-         --all --rate 20/s` polls sooner"
+        "first polls are spread over the next {spread} (policy.import_spread); `feedfleet top` shows them; \
+         `feedfleet feed refresh ID` polls one of them sooner"
     ))
 }
 
@@ -181,18 +183,14 @@ impl Tally {
 
 /// Runs `export`.
 pub(crate) async fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&args.client)?;
+    let client = Client::at(&args.server)?;
     let count = match &args.file {
         None => write(args, &client, &mut io::stdout().lock()).await?,
         Some(file) => {
             to_file(args, &client, file).await.with_context(|| format!("cannot export to {}", file.display()))?
         }
     };
-    if args.client.json && args.file.is_some() {
-        output::json(&json!({ "exported": count }))?;
-    } else {
-        note!("{} exported", words::counted(count, "feed", "feeds"));
-    }
+    note!("{} exported", words::counted(count, "feed", "feeds"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -217,7 +215,7 @@ async fn to_file(args: &ExportArgs, client: &Client, file: &Path) -> anyhow::Res
 
 async fn write(args: &ExportArgs, client: &Client, out: &mut impl Write) -> anyhow::Result<u64> {
     if args.histories {
-        let mut histories = Histories::read(Client::new(&args.client)?).await?;
+        let mut histories = Histories::read(Client::at(&args.server)?).await?;
         let count = each_feed(client, |feed| Ok(u64::from(histories.write(feed, out)?))).await?;
         out.flush()?;
         return Ok(count);

@@ -35,5 +35,5 @@ pub(crate) fn filter(config: &LogConfig, audit: bool) -> Result<EnvFilter, Usage
     // The AMQP client logs errors that our supervisor logs once; a filter that names it shows them.
     // The audit log is written at any level of the rest; `audit=off` turns it off.
     EnvFilter::try_new(format!("lapin=off,audit={audit},{level}"))
-        .map_err(|_| Usage(format!("log.level cannot be \"{level}\"; such as info, or info,worker=debug")))
+        .map_err(|_| Usage(format!("log.level cannot be \"{level}\": write a list such as info,worker=debug")))
 }

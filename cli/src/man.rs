@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, Command};
 
-/// Writes the manual's pages, one a command, into a folder
+/// Writes manual pages, one per command, into a folder
 ///
-/// For one person: feedfleet man ~/.local/share/man/man1
+/// For one user: feedfleet man ~/.local/share/man/man1
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The folder; it is made if it is not there
+    /// The folder; created if it does not exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

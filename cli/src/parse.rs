@@ -11,10 +11,10 @@ use crate::feed_text::{about_fields, hints_text, onward_fields, repaired_text};
 use crate::output::{self, fields, plain, table};
 use crate::usage::Usage;
 
-/// Reads a file as a feed and prints what was understood; exit code 0 a feed, 1 not a feed
+/// Parses a file as a feed and prints the result; exit code 0 for a feed, 1 otherwise
 #[derive(Debug, Args)]
 pub(crate) struct ParseArgs {
-    /// The file; - for standard input
+    /// The file; - reads standard input
     file: PathBuf,
     /// Prints one JSON document
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! `feedfleet ping`: says to a fleet what publishers say to it.
+//! `feedfleet ping`: sends a fleet the pings that publishers send.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::client::{Client, ClientArgs, Refused};
 use crate::output;
 
-/// Says that feeds have something new, so that they are polled soon; exit code 1 when one is unknown
+/// Announces new content of feeds, so that they are polled soon; exit code 1 if one is unknown
 #[derive(Debug, Args)]
 pub(crate) struct PingArgs {
     /// The feeds' URLs

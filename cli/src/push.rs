@@ -14,8 +14,8 @@ use crate::output;
 pub(crate) enum PushCommand {
     /// Checks whether hubs can reach the fleet at api.public_url
     ///
-    /// The scheduler that answers sends one request to the fleet's own public URL. If that does not come back, the output
-    /// says why, and which paths a proxy must pass to the schedulers. The exit code is 1 then.
+    /// The scheduler that answers sends one request to the fleet's own public URL. If that request does not arrive, the output
+    /// says why, and which paths a proxy must pass to the schedulers, and the exit code is 1.
     Check(ClientArgs),
 }
 

@@ -1,4 +1,4 @@
-//! `feedfleet requeue`: has many feeds polled soon, at a rate; shows how far that is and calls it off.
+//! `feedfleet requeue`: polls many feeds soon, at a rate; shows the progress, and cancels it.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,8 +21,10 @@ use crate::{output, values};
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Every part of the filter must fit. Polls stay conditional, hosts' gaps are kept, and feeds of a held host are polled when\n\
-                  the hold ends. Feeds in the penalty box stay there unless --lift-penalties is given. It survives a restart.\n\n\
+    after_help = "Only feeds that meet all conditions are polled. Polls stay conditional, hosts' gaps are kept, and feeds of a held \
+                  host are polled when the hold ends. Feeds in the penalty box stay there unless --lift-penalties is given. A \
+                  requeue continues after a restart of the fleet.\n\n\
+                  Examples:\n  \
                   feedfleet requeue --host example.com --dry-run\n  \
                   feedfleet requeue --failure dns --lift-penalties --rate 50/s"
 )]
@@ -33,7 +35,7 @@ pub(crate) struct RequeueArgs {
     /// One feed, by id or URL
     #[arg(long, value_name = "X")]
     feed: Option<String>,
-    /// Feeds of a host: a name, at all of its ports; a name and port; or *.DOMAIN for a shared one
+    /// Feeds of a host: a name, for all of its ports; NAME:PORT; or *.DOMAIN if the names of a domain share their limits
     #[arg(long, value_name = "H")]
     host: Option<String>,
     /// Feeds of a category, A to D or F
@@ -45,19 +47,19 @@ pub(crate) struct RequeueArgs {
     /// Feeds whose last poll failed in this way, such as dns
     #[arg(long, value_name = "K")]
     failure: Option<String>,
-    /// Feeds that have been due for longer, such as 15m
+    /// Feeds that have been due for longer than this, such as 15m
     #[arg(long, value_name = "D", value_parser = values::duration)]
     overdue: Option<Duration>,
     /// All feeds
     #[arg(long, conflicts_with_all = ["feed", "host", "category", "status", "failure", "overdue"])]
     all: bool,
-    /// How fast, such as 50/s, 600/m or 1000/h
+    /// Feeds per second, minute or hour, such as 50/s, 600/m or 1000/h [default: 10/s]
     #[arg(long, value_name = "N/s", value_parser = rate)]
     rate: Option<f64>,
-    /// Only says what would be polled
+    /// Only shows what would be polled
     #[arg(long)]
     dry_run: bool,
-    /// Also feeds in the penalty box, and one try for blacklisted and quarantined ones
+    /// Also polls feeds in the penalty box, and blacklisted and quarantined feeds once
     #[arg(long)]
     lift_penalties: bool,
     /// Waits until it is done
@@ -70,18 +72,18 @@ pub(crate) struct RequeueArgs {
 /// What else there is to do.
 #[derive(Debug, Subcommand)]
 enum RequeueCommand {
-    /// Lists requeues: those that run and the last hundred that ended
+    /// Lists running requeues and the last 100 that ended
     List(ClientArgs),
-    /// Shows how far a requeue is
+    /// Shows the progress of a requeue
     Show(ShowArgs),
-    /// Calls a requeue off; what was woken is polled
+    /// Cancels a requeue; feeds that it has already woken are still polled
     Cancel(OneArgs),
 }
 
 /// `requeue show`
 #[derive(Debug, Args)]
 struct ShowArgs {
-    /// Its number
+    /// Number of the requeue
     #[arg(value_parser = values::number::<i64>)]
     id: i64,
     /// Waits until it is done
@@ -94,7 +96,7 @@ struct ShowArgs {
 /// One requeue.
 #[derive(Debug, Args)]
 struct OneArgs {
-    /// Its number
+    /// Number of the requeue
     #[arg(value_parser = values::number::<i64>)]
     id: i64,
     #[command(flatten)]

@@ -21,7 +21,7 @@ pub(crate) struct RunArgs {
     /// Address of the API [default: 127.0.0.1:7878]
     #[arg(long, value_name = "ADDR", value_parser = values::address)]
     listen: Option<SocketAddr>,
-    /// Polls what is due, waits for it, and exits
+    /// Polls the feeds that are due, and exits
     #[arg(long)]
     once: bool,
     /// At most 4 fetches at once and 1 a second, for a desktop

@@ -13,7 +13,7 @@ use crate::client::{Client, ClientArgs};
 use crate::output::{self, fields};
 use crate::when;
 
-/// Prints the fleet in numbers
+/// Prints statistics of the fleet
 #[derive(Debug, Args)]
 pub(crate) struct StatsArgs {
     #[command(flatten)]

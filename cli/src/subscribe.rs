@@ -16,7 +16,7 @@ use crate::filters::FilterArgs;
 use crate::output::{fields, plain, table};
 use crate::{output, values};
 
-/// Sends events to programs: signed requests (webhooks), in order, retried for days
+/// Sends events to programs in signed requests (webhooks), in order, with retries for days
 #[derive(Debug, Subcommand)]
 pub(crate) enum SubscriptionCommand {
     /// Adds a subscription, and prints its secret, which is not shown again
@@ -29,7 +29,7 @@ pub(crate) enum SubscriptionCommand {
     Set(SetArgs),
     /// Stops sending; events wait as long as they are kept
     Pause(OneArgs),
-    /// Sends again, from where it stopped; also enables a disabled subscription
+    /// Continues sending where it stopped; also enables a disabled subscription
     Resume(OneArgs),
     /// Sends events again
     Replay(ReplayArgs),
@@ -40,17 +40,18 @@ pub(crate) enum SubscriptionCommand {
 /// `subscription add`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-    Requests are signed as Standard Webhooks defines it: verify them with the `standardwebhooks`\n\
-    library of your language, and skip a webhook-id that you have seen. The packages for Python and\n\
-    JavaScript verify HMAC-SHA256 only, not Ed25519. Any 2xx status accepts a request.\n\n\
+    Requests are signed as Standard Webhooks defines it: verify them with the `standardwebhooks` library of your language, and skip a \
+    webhook-id that you have seen. The packages for Python and JavaScript verify HMAC-SHA256 only, not Ed25519. Any 2xx status \
+    accepts a request.\n\n\
+    Examples:\n  \
     feedfleet subscription add https://example.com/hook --label news --kind entry.new")]
 pub(crate) struct AddArgs {
-    /// Where requests go
+    /// The URL that receives the requests
     #[arg(value_name = "URL")]
     target: String,
     #[command(flatten)]
     wish: WishArgs,
-    /// Begins after this event (its seq), 0 for all that are kept; from now on if not given
+    /// Begins after this seq, 0 for all stored events; with new events if not given
     #[arg(long, value_name = "SEQ", conflicts_with = "since", value_parser = values::number::<i64>)]
     after: Option<i64>,
     /// The secret: whsec_.. signs with HMAC-SHA256, whsk_.. with Ed25519; generated if not given
@@ -68,10 +69,11 @@ pub(crate) struct AddArgs {
 struct WishArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// How events are written: feedfleet (as the API shows them), jsonfeed or atom (entries as a JSON Feed or an Atom feed)
+    /// Format of the events: feedfleet (as in the API; the default of a new subscription), jsonfeed or atom (entries as a JSON Feed
+    /// or an Atom feed)
     #[arg(long)]
     format: Option<String>,
-    /// The maximum number of events in a request
+    /// Maximum number of events in a request; 100 in a new subscription
     #[arg(long, value_name = "N", value_parser = values::number::<u32>)]
     batch: Option<u32>,
     /// How long an event may wait for others to share its request, such as 10s
@@ -82,21 +84,21 @@ struct WishArgs {
 /// `subscription set`
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
-    /// Its number
+    /// Number of the subscription
     #[arg(value_parser = values::number::<i64>)]
     id: i64,
-    /// Where requests go
+    /// The URL that receives the requests
     #[arg(long, value_name = "URL")]
     target: Option<String>,
     #[command(flatten)]
     wish: WishArgs,
-    /// Sends all events: the filter is removed
+    /// Removes the filter, so that all events are sent
     #[arg(long)]
     all: bool,
-    /// Another secret; the one before signs too for a day
+    /// The new secret; the old one also signs for a day
     #[arg(long, conflicts_with = "rotate_secret")]
     secret: Option<String>,
-    /// A generated secret, which is printed; the one before signs too for a day
+    /// Generates a new secret and prints it; the old one also signs for a day
     #[arg(long)]
     rotate_secret: bool,
     #[command(flatten)]
@@ -107,13 +109,13 @@ pub(crate) struct SetArgs {
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("from").required(true).args(["after", "since"])))]
 pub(crate) struct ReplayArgs {
-    /// Its number
+    /// Number of the subscription
     #[arg(value_parser = values::number::<i64>)]
     id: i64,
-    /// After this event (its seq), 0 for all that are kept
+    /// Sends the events after this seq, 0 for all stored events
     #[arg(long, value_name = "SEQ", value_parser = values::number::<i64>)]
     after: Option<i64>,
-    /// Since this time, such as 2026-11-22T12:00:00Z, or in this last while, such as 2h
+    /// Sends the events since this time, such as 2026-11-22T12:00:00Z, or within this duration, such as 2h
     #[arg(long, value_name = "TIME", value_parser = crate::filters::since)]
     since: Option<String>,
     #[command(flatten)]
@@ -123,7 +125,7 @@ pub(crate) struct ReplayArgs {
 /// One subscription.
 #[derive(Debug, Args)]
 pub(crate) struct OneArgs {
-    /// Its number
+    /// Number of the subscription
     #[arg(value_parser = values::number::<i64>)]
     id: i64,
     #[command(flatten)]

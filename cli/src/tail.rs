@@ -18,19 +18,20 @@ use crate::{output, values};
 /// Prints events as they are stored, or runs a command for each
 #[derive(Debug, Args)]
 #[command(after_help = "\
-    With --cursor, it continues after the last event that it has dealt with, also after a kill: at most that one is repeated.\n\
-    When the command fails, it stops with exit code 1, and the same event comes first the next time.\n\n\
+    With --cursor, tail continues after the last event that it handled, even if it was killed; at most that event is repeated. \
+    If the command fails, tail exits with code 1. With --cursor, the next start begins with the same event.\n\n\
+    Examples:\n  \
     feedfleet tail --kind entry.new --cursor news.cursor --exec 'jq -r .entry.title >> titles'")]
 pub(crate) struct TailArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// Runs this command with `sh -c` for each event, which it gets as a line of JSON on standard input
+    /// Runs this command with `sh -c` for each event, which is a line of JSON on its standard input
     #[arg(long, value_name = "CMD")]
     exec: Option<String>,
-    /// The file that remembers the last event; created if it does not exist
+    /// File that stores which event was handled last; created if it does not exist
     #[arg(long, value_name = "FILE")]
     cursor: Option<PathBuf>,
-    /// Begins after this event (its seq), 0 for all that are kept; with new ones if not given. An existing cursor takes precedence
+    /// Begins after this seq, 0 for all stored events; with new events if not given. An existing cursor takes precedence
     #[arg(long, value_name = "SEQ", value_parser = values::number::<i64>)]
     after: Option<i64>,
     #[command(flatten)]
@@ -99,11 +100,11 @@ fn deal_with(args: &TailArgs, event: &EventView) -> anyhow::Result<()> {
         let _ = input.write_all(&line);
     }
     let status = child.wait().context("cannot wait for the command")?;
-    ensure!(
-        status.success(),
-        "the command failed for event {} ({status}); the event is repeated at the next start",
-        event.seq
-    );
+    let next = match &args.cursor {
+        Some(_) => "the event is repeated at the next start".to_owned(),
+        None => format!("continue with --after {}, or use --cursor FILE", event.seq - 1),
+    };
+    ensure!(status.success(), "the command failed for event {} ({status}); {next}", event.seq);
     Ok(())
 }
 

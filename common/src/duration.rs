@@ -1,6 +1,20 @@
 //! How durations are written: as text in configuration (`"15m"`), as seconds in the API, as milliseconds in messages and
 //! in the store. Each module is a `#[serde(with)]`.
 
+use std::time::Duration;
+
+/// Formats a duration as it is written in configuration, with days as the largest unit: `90days`, `1h 30m`, `250ms`.
+pub fn as_text(value: Duration) -> String {
+    const DAY: u64 = 24 * 3600;
+    let (days, rest) = (value.as_secs() / DAY, Duration::new(value.as_secs() % DAY, value.subsec_nanos()));
+    let unit = if days == 1 { "day" } else { "days" };
+    match (days, rest.is_zero()) {
+        (0, _) => humantime::format_duration(rest).to_string(),
+        (_, true) => format!("{days}{unit}"),
+        (_, false) => format!("{days}{unit} {}", humantime::format_duration(rest)),
+    }
+}
+
 /// Text such as `"15m"`, `"1h 30m"`, `"250ms"`.
 pub mod text {
     use std::time::Duration;
@@ -11,7 +25,7 @@ pub mod text {
 
     /// Writes the text.
     pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&humantime::format_duration(*value))
+        serializer.serialize_str(&super::as_text(*value))
     }
 
     /// Reads the text.
@@ -96,5 +110,34 @@ pub mod optional_millis {
     /// Reads the number.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Written(#[serde(with = "text")] Duration);
+
+    #[test]
+    fn days_are_the_largest_unit_of_a_text_and_every_text_is_read_back() {
+        for (millis, text) in [
+            (0, "0s"),
+            (250, "250ms"),
+            (5_400_000, "1h 30m"),
+            (86_399_999, "23h 59m 59s 999ms"),
+            (86_400_000, "1day"),
+            (86_401_500, "1day 1s 500ms"),
+            (90 * 86_400_000, "90days"),
+            (365 * 86_400_000, "365days"),
+        ] {
+            let written = Written(Duration::from_millis(millis));
+            let json = serde_json::to_string(&written).unwrap();
+            assert_eq!(json, format!("\"{text}\""));
+            assert_eq!(serde_json::from_str::<Written>(&json).unwrap(), written);
+        }
     }
 }

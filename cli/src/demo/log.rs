@@ -67,7 +67,7 @@ fn entries(entries: &[Came]) -> Vec<String> {
 fn numbers(picture: &Picture) -> String {
     let Picture { requests, verdict, .. } = picture;
     let breaches =
-        verdict.as_ref().map_or_else(|| "not judged yet".to_owned(), |verdict| verdict.breaches().to_string());
+        verdict.as_ref().map_or_else(|| "not checked yet".to_owned(), |verdict| verdict.breaches().to_string());
     format!(
         "{:>5}  polls {} ({} a second), 304 {}, entries {}, penalty box {}, hosts held {}, lag {}, rules broken {breaches}",
         clock(picture.elapsed),
@@ -86,17 +86,17 @@ pub(super) fn summary(picture: &Picture, card: &ScoreCard) -> String {
     let Picture { requests, .. } = picture;
     let delay = picture.delay.map_or(String::new(), |delay| {
         format!(
-            ", {} after publication on average, {} min out there",
+            ", on average {} after publication ({} min at real speed)",
             words::seconds(delay.as_secs_f64()),
             (delay * FASTER / 60).as_secs()
         )
     });
     let verdict = if card.is_clean() { "no rule was broken" } else { "RULES WERE BROKEN" };
     format!(
-        "In {} s the fleet asked {} times and stored {} entries, {} of them new{delay}.\n\
+        "In {} s the fleet sent {} requests and stored {} entries, {} of them new{delay}.\n\
          {} answers were 304 and sent nothing: {} saved, {} sent.\n\
          {} feeds are in the penalty box.\n\n\
-         The servers' own log, judged by {} rules: {verdict}.\n{card}",
+         The servers' log, checked against {} politeness rules: {verdict}.\n{card}",
         picture.elapsed.as_secs(),
         words::count(requests.count),
         words::count(picture.entries),

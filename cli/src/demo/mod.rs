@@ -42,10 +42,10 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Shows the fleet at work on a bundled internet, a day in a minute; needs no network, keeps nothing
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A few hundred feeds on loopback listeners change, answer 304, throttle, fail, move, vanish, lie\n\
-                        about their type, and a few try to hurt. The fleet that polls them is the one of `feedfleet run`,\n\
-                        its intervals divided by 1,440. The servers write down every request, and their log is what the\n\
-                        fleet's manners are judged by.\n\n\
+    after_help = "A few hundred feeds on loopback listeners change, answer 304, throttle, fail, move, vanish, lie \
+                        about their type, and a few are hostile. The fleet that polls them is the one of `feedfleet run`, \
+                        its intervals divided by 1,440. The servers log every request; the summary checks this log \
+                        against the politeness rules.\n\n\
                         While it runs, in another terminal:\n  \
                         feedfleet feed list\n  \
                         feedfleet feed explain 7\n  \
@@ -63,13 +63,11 @@ pub(crate) struct DemoArgs {
     listen: Option<SocketAddr>,
 }
 
-fn limit(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write a time such as 60s"))?;
+fn limit(text: &str) -> Result<Duration, &'static str> {
+    let time = humantime::parse_duration(text).map_err(|_| "it must be a duration, such as 60s")?;
     match time {
-        Duration::ZERO => Err("must be longer than nothing".to_owned()),
-        time if time > internet::LONGEST => {
-            Err("is too long: every request is kept for the judge, so a demo lasts 10m at most".to_owned())
-        }
+        Duration::ZERO => Err("it must be longer than 0s"),
+        time if time > internet::LONGEST => Err("a demo keeps every request in memory, so it lasts at most 10m"),
         time => Ok(time),
     }
 }

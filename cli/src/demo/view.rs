@@ -116,8 +116,8 @@ fn polls(picture: &Picture, canvas: Canvas) -> Line {
 
 fn entries(picture: &Picture, canvas: Canvas) -> Line {
     let delay = picture.delay.map_or(String::new(), |delay| {
-        let there = delay * FASTER / 60;
-        format!(", {} after publication ({} min out there)", words::seconds(delay.as_secs_f64()), there.as_secs())
+        let real = delay * FASTER / 60;
+        format!(", {} after publication ({} min real time)", words::seconds(delay.as_secs_f64()), real.as_secs())
     });
     let lag = picture.lag.map_or_else(|| "-".to_owned(), |lag| words::seconds(lag.as_secs_f64()));
     canvas
@@ -131,7 +131,7 @@ fn entries(picture: &Picture, canvas: Canvas) -> Line {
 
 fn manners(picture: &Picture, canvas: Canvas) -> Line {
     let line = canvas.line().cell(Ink::Dim, "manners", 9);
-    let Some(verdict) = &picture.verdict else { return line.put(Ink::Dim, "the servers' log is about to be judged") };
+    let Some(verdict) = &picture.verdict else { return line.put(Ink::Dim, "the servers' log is not checked yet") };
     let judged = format!(" in {} requests", words::count(verdict.requests as u64));
     let broken: Vec<String> = verdict.broken.iter().map(|(rule, count)| format!("{count} {rule}")).collect();
     match verdict.breaches() {

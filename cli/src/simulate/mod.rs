@@ -33,10 +33,10 @@ fn some_feeds(text: &str) -> Result<usize, &'static str> {
 /// Compares polling policies on posting histories in virtual time, at the same number of polls
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
-    /// Posting histories, in the format of docs/policy.md [default: made-up ones]
+    /// Posting histories, in the format of docs/policy.md [default: generated ones]
     #[arg(long, value_name = "FILE")]
     histories: Option<PathBuf>,
-    /// Chooses feeds, subscribers and all draws; several (1,2 or 1-5) are pooled
+    /// Seed of all random choices; the results of several (1,2 or 1-5) are combined
     #[arg(long, value_name = "N", default_value = "1")]
     seed: Seeds,
     /// Feeds in each sample
@@ -48,7 +48,7 @@ pub(crate) struct SimulateArgs {
     /// Subscribers that one feed can have; they are Zipf-distributed
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     max_subscribers: u32,
-    /// The share of feeds whose posts a hub pushes, from 0 to 1; only feedfleet's own policy knows pushes
+    /// The share of feeds whose posts a hub pushes, from 0 to 1; only feedfleet's policy uses pushes
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, conflicts_with_all = ["crowd", "fault"])]
     pushed: f64,
     /// Only these: feedfleet, newsgator, fixed, miniflux, newsblur, commafeed, square-root, oracle
@@ -57,25 +57,25 @@ pub(crate) struct SimulateArgs {
     /// Fractions of the polls that newsgator makes by its own intervals
     #[arg(long, value_name = "X", value_delimiter = ',', default_value = "1,0.25", value_parser = budget)]
     budget: Vec<f64>,
-    /// Prints the ratios that the policy is held to on public histories, in place of the table
+    /// Prints the ratios for which the policy has goals, instead of the table
     #[arg(long)]
     goals: bool,
     /// Counts the events feed.silent and feed.overflowed, and lost entries, over whole histories
     #[arg(long, conflicts_with_all = ["policy", "goals", "plot", "crowd", "fault"])]
     watched: bool,
-    /// Takes the histories as your own fleet: each feed once, with its subscribers, over the last days. Prints polls, delays by
-    /// category and the busiest hosts; with --set, beside those without
+    /// Simulates your own fleet: each feed of the histories once, with its subscribers, over the last days. Prints polls, delays by
+    /// category and the busiest hosts; with --set, next to those without --set
     #[arg(long, requires = "histories", conflicts_with_all = ["policy", "goals", "watched", "crowd", "fault"])]
     own: bool,
     #[command(flatten)]
     settings: SettingsArgs,
-    /// Runs all feeds on one clock, under feedfleet: how even the minutes are, how fast decisions
+    /// Simulates all feeds on one clock: how evenly feedfleet spreads polls over minutes, and how fast it decides
     #[arg(long, conflicts_with_all = ["policy", "goals", "plot", "fault", "set"])]
     crowd: bool,
     /// With --crowd: what a poll costs, in subscriber-hours [default: the configuration's]
     #[arg(long, value_name = "HOURS", requires = "crowd")]
     price: Option<f64>,
-    /// One fleet, and what befalls it after a day: outage, hosts (6 h), capacity (halved), none
+    /// Simulates one fleet with a fault that begins after a day: outage, hosts (6 h), capacity (halved), none
     #[arg(long, hide_possible_values = true, conflicts_with_all = ["policy", "goals", "plot", "set"])]
     fault: Option<Fault>,
     /// With --fault: hours to simulate after it begins

@@ -25,7 +25,7 @@ const ROWS: &str = "40";
 /// The frame when standard output is not a terminal.
 const PLAIN: Canvas = Canvas { width: 100, height: 30, colour: false };
 
-/// Shows the fleet at work on a screen; q ends it
+/// Shows the fleet's state on a screen that refreshes; q quits
 ///
 /// If standard output is not a terminal, it prints one screen and exits.
 #[derive(Debug, Args)]
@@ -33,15 +33,15 @@ pub(crate) struct TopArgs {
     #[command(flatten)]
     client: ClientArgs,
 
-    /// Time between two looks
+    /// Refresh interval
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = every)]
     every: Duration,
 }
 
-fn every(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write a time such as 2s"))?;
+fn every(text: &str) -> Result<Duration, &'static str> {
+    let time = humantime::parse_duration(text).map_err(|_| "it must be a duration, such as 2s")?;
     let least = Duration::from_millis(250);
-    if time < least { Err("must be at least 250ms: each look asks the fleet four things".to_owned()) } else { Ok(time) }
+    if time < least { Err("it must be at least 250ms: each refresh sends four requests") } else { Ok(time) }
 }
 
 /// Runs the command.

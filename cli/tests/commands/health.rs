@@ -3,6 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use load_tests::origin::Origin;
+use load_tests::origin::script::Script;
+
 use crate::fleet::Fleet;
 use crate::program::{command, run};
 
@@ -12,6 +15,16 @@ async fn a_fleet_is_alive_and_ready_for_anybody_who_asks() {
     let fleet = Fleet::start(&["--set", tokens]).await;
     assert_eq!(fleet.done(&["health"]), "alive\n");
     assert_eq!(fleet.done(&["health", "--ready", "--json"]), "{\"ready\":true}\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_program_is_said_to_be_one_without_its_page() {
+    let origin = Origin::start().await.unwrap();
+    origin.set("/healthz", Script::status(404));
+    let server = origin.url("");
+    let ran = run(&["health", "--server", &server]);
+    let expected = format!("error: {server} is not a feedfleet process: it answered 404 Not Found\n");
+    assert_eq!((ran.code, ran.out.as_str(), ran.err), (Some(1), "", expected));
 }
 
 #[test]

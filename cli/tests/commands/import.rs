@@ -135,7 +135,7 @@ async fn an_import_says_when_the_first_polls_are_and_keeps_its_refusals_in_a_rep
         "{}",
         ran.out
     );
-    assert!(ran.out.contains("`feedfleet requeue --all"), "{}", ran.out);
+    assert!(ran.out.contains("`feedfleet feed refresh ID` polls one of them sooner"), "{}", ran.out);
     assert_eq!(ran.err.lines().filter(|line| line.starts_with("refused: line ")).count(), 10, "{}", ran.err);
     assert_eq!(ran.err.lines().last(), Some(format!("refused lines: {path}").as_str()));
     let lines: Vec<Value> = std::fs::read_to_string(&path).unwrap().lines().map(json).collect();

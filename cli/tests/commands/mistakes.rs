@@ -38,6 +38,21 @@ fn wrong_flags_say_what_would_be_accepted() {
     fails_with(&["feed", "add", "u", "--wait", "long"], 2, &invalid("long", "--wait <DURATION>", duration));
     let set = "write KEY=VALUE, such as policy.salt=0.2";
     fails_with(&["run", "--set", "policy.salt"], 2, &invalid("policy.salt", "--set <KEY=VALUE>", set));
+    let interval = "it must be a duration, such as 30m or 1h 30m, or none";
+    fails_with(&["feed", "set", "1", "--interval", "5"], 2, &invalid("5", "--interval <DURATION>", interval));
+    let calm = "it must be a time zone and a number, such as Europe/Paris=3, or none";
+    let (paris, flag) = ("Europe/Paris=many", "--calm <ZONE[=N]>");
+    fails_with(&["feed", "set", "1", "--calm", paris], 2, &invalid(paris, flag, calm));
+    fails_with(&["top", "--every", "x"], 2, &invalid("x", "--every <TIME>", "it must be a duration, such as 2s"));
+    fails_with(&["demo", "--for", "x"], 2, &invalid("x", "--for <TIME>", "it must be a duration, such as 60s"));
+    let long = "a demo keeps every request in memory, so it lasts at most 10m";
+    fails_with(&["demo", "--for", "20m"], 2, &invalid("20m", "--for <TIME>", long));
+    let kinds = "it must be kinds of entries, such as entry.new; `feedfleet events` prints the other kinds";
+    let gone = "entry.new,feed.gone";
+    fails_with(&["entries", "--kind", gone], 2, &invalid(gone, "--kind <KINDS>", kinds));
+    fails_with(&["export", "--json"], 2, "error: unexpected argument '--json' found");
+    let server = "error: --server must be a URL such as http://127.0.0.1:7878, not '127.0.0.1:7878'";
+    fails_with(&["feed", "list", "--server", "127.0.0.1:7878"], 2, server);
 }
 
 #[test]
@@ -148,13 +163,18 @@ async fn what_is_no_url_is_told() {
     };
     let whole = "write it whole, such as https://example.com/feed.xml";
     against(&["feed", "add", "blog"], 2, &format!("error: url: 'blog' is not a URL; {whole}"));
-    against(&["feed", "show", "blog"], 2, &format!("error: url: 'blog' is not a URL; {whole}"));
+    let neither = "error: 'blog' is neither a feed's id nor a URL such as https://example.com/feed.xml";
+    against(&["feed", "show", "blog"], 2, neither);
     let scheme = "error: url: 'ftp://a.example/' has the scheme ftp; feeds are read over http and https";
     against(&["feed", "add", "ftp://a.example/"], 2, scheme);
     let neither = "error: 'blog' is neither a URL such as https://example.com/feed.xml nor an OPML file";
     fails_with(&["run", "blog", "--data", ":memory:"], 2, neither);
     fails_with(&["fetch", "blog"], 2, &format!("error: 'blog' is not a URL; {whole}"));
     against(&["feed", "show", "7"], 1, "error: there is no feed 7; `feedfleet feed list` lists them");
+    let subscription = "error: there is no subscription 1; `feedfleet subscription list` lists them";
+    against(&["subscription", "show", "1"], 1, subscription);
+    let part = "error: part: it must be K/N with K from 1 to N and N at most 1024, such as 1/4";
+    against(&["entries", "--part", "5/4"], 2, part);
 }
 
 #[tokio::test(flavor = "multi_thread")]

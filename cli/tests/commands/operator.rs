@@ -103,6 +103,29 @@ async fn of_a_page_its_feed_is_taken_and_that_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn settings_of_a_known_feed_are_not_dropped_in_silence() {
+    let fleet = Fleet::start(&[]).await;
+    let page = "<!doctype html><link rel=alternate type=application/rss+xml href=/harbour.xml>";
+    fleet.origin.set("/", Script::body("text/html", page));
+    fleet.origin.set("/harbour.xml", Script::feed(Feed::rss().title("Harbour news").initial(1)));
+    let [home, feed] = ["/", "/harbour.xml"].map(|path| fleet.origin.url(path));
+    fleet.done(&["feed", "add", &feed, "--label", "news", "--calm", "Europe/Berlin=5"]);
+    let shown = fleet.done(&["feed", "show", "1"]);
+    assert!(shown.lines().any(|line| line.starts_with("calm ") && line.ends_with(" 5 at midnight in Europe/Berlin")));
+
+    let unchanged = "error: feed 1 is already known; its settings were not changed (use `feedfleet feed set 1` and \
+                     `feedfleet feed label 1`)\n";
+    let known = fleet.run(&["feed", "add", &feed, "--label", "daily", "--external-id", "harbour"]);
+    assert_eq!((known.code, known.out, known.err.as_str()), (Some(1), format!("known 1 {feed}\n"), unchanged));
+    let of_page = fleet.run(&["feed", "add", &home, "--label", "daily"]);
+    assert_eq!((of_page.code, of_page.err.as_str()), (Some(1), unchanged), "{}", of_page.out);
+    assert!(of_page.out.contains("is known as feed 1; nothing was added"), "{}", of_page.out);
+    let left = json(&fleet.done(&["feed", "show", "1", "--json"]));
+    assert_eq!((&left["labels"], &left["external_id"]), (&Value::from(vec!["news"]), &Value::Null));
+    assert_eq!(fleet.done(&["feed", "add", &feed]), format!("known 1 {feed}\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_broken_document_is_read_and_said_to_be_broken() {
     let fleet = Fleet::start(&[]).await;
     let broken =
@@ -171,6 +194,23 @@ async fn following_prints_what_comes_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tail_whose_command_fails_says_where_to_continue() {
+    let fleet = Fleet::start(&[]).await;
+    fleet.origin.set("/a", Script::feed(Feed::rss().initial(1)));
+    fleet.done(&["feed", "add", &fleet.origin.url("/a")]);
+    let seq = json(&fleet.done(&["events", "--kind", "entry.new", "--json"]))["seq"].as_i64().unwrap();
+    let tail = ["tail", "--after", "0", "--kind", "entry.new", "--exec", "exit 1"];
+    let failed = format!("error: the command failed for event {seq} (exit status: 1); ");
+    let ran = fleet.run(&tail);
+    let next = format!("continue with --after {}, or use --cursor FILE", seq - 1);
+    assert_eq!((ran.code, ran.err), (Some(1), format!("{failed}{next}\n")));
+    let folder = tempfile::tempdir().unwrap();
+    let cursor = folder.path().join("cursor");
+    let ran = fleet.run(&[&tail[..], &["--cursor", cursor.to_str().unwrap()]].concat());
+    assert_eq!((ran.code, ran.err), (Some(1), format!("{failed}the event is repeated at the next start\n")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_bad_url_among_several_fails_and_the_others_are_added() {
     let fleet = Fleet::start(&[]).await;
     let ran = fleet.run(&["feed", "add", "ftp://a.example/", "http://127.0.0.1:9/", "--json"]);
@@ -200,12 +240,15 @@ async fn with_tokens_the_commands_need_one() {
     let refused = fleet.run(&["stats"]);
     assert_eq!(refused.code, Some(1));
     assert!(refused.err.contains("FEEDFLEET_TOKEN"), "{}", refused.err);
-    let with_token = |arguments: &[&str]| -> Ran {
+    let with_token = |token: &str, arguments: &[&str]| -> Ran {
         let mut command = command(arguments);
         command.env("FEEDFLEET_SERVER", &fleet.server).env("FEEDFLEET_TOKEN", token).output().unwrap().into()
     };
-    assert_eq!(with_token(&["stats"]).code, Some(0));
-    let read_only = with_token(&["fleet", "pause"]);
+    assert_eq!(with_token(token, &["stats"]).code, Some(0));
+    let wrong = with_token("guessed", &["stats"]);
+    let rejected = "rejected the token in FEEDFLEET_TOKEN: it is not one of api.tokens";
+    assert_eq!((wrong.code, wrong.err), (Some(1), format!("error: {} {rejected}\n", fleet.server)));
+    let read_only = with_token(token, &["fleet", "pause"]);
     assert!(read_only.code == Some(1) && read_only.err.contains("may only read"), "{}", read_only.err);
 }
 

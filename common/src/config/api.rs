@@ -7,6 +7,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use super::networks;
 use crate::duration::text;
 use crate::time::Timestamp;
 
@@ -20,6 +21,7 @@ pub struct ApiConfig {
     pub pings_per_minute: u32,
     pub max_connections: usize,
     pub max_connections_per_address: usize,
+    #[serde(deserialize_with = "networks::deserialize")]
     pub trusted_proxies: Vec<IpNet>,
     pub status_per_minute: u32,
     pub allow_origins: Vec<String>,

@@ -4,19 +4,36 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use tracing::level_filters::LevelFilter;
+
 use super::host_rules::{check_host_rule, host_rule_key};
 use super::redis_url::RedisUrl;
 use super::refusal::{Refusal, Refusals};
 use super::servers;
 use super::{
     ApiConfig, CategoriesConfig, Config, DeliveryConfig, FailingConfig, FetchConfig, HubAccess, PenaltyConfig,
-    PolicyConfig, SchedulerConfig, ServerConfig,
+    PolicyConfig, SchedulerConfig, ServerConfig, hash_of_token,
 };
+use crate::duration::as_text;
 use crate::labels::read_labels;
 use crate::secrets::{SecretsConfig, key_bytes};
 
 /// Shortest API token, in characters: a random one of this length cannot be guessed.
 const MIN_TOKEN_LENGTH: usize = 16;
+/// What anybody tries first: the examples of the documentation, and words that people hash to try out `token_hash`.
+const KNOWN_TOKENS: [&str; 11] = [
+    "AT-LEAST-16-CHARACTERS",
+    "TOKEN",
+    "",
+    "123456",
+    "admin",
+    "changeme",
+    "feedfleet",
+    "password",
+    "secret",
+    "test",
+    "token",
+];
 
 /// Most requests to subscribers in flight: each holds a request's body in memory, and needs a file descriptor.
 const MOST_DELIVERIES: usize = 10_000;
@@ -49,7 +66,13 @@ impl Config {
         refusals.require(rows == 0 || rows >= document, "quota.rows_per_feed", || {
             format!("must be at least twice fetch.max_entries ({document}), or 0 for no limit")
         });
-        refusals.require(!self.log.level.trim().is_empty(), "log.level", || "must name a level, such as info".into());
+        let level = &self.log.level;
+        refusals.require(level.split(',').all(has_level), "log.level", || {
+            format!(
+                "cannot be \"{level}\": write error, warn, info, debug or trace, or a list per module such as \
+                 info,worker=debug"
+            )
+        });
         refusals.0
     }
 
@@ -100,7 +123,7 @@ impl Config {
     fn check_leases(&self, refusals: &mut Refusals) {
         let needed = self.fetch.timeout + self.worker.report_delay;
         refusals.require(self.scheduler.fetch_lease > needed, "scheduler.fetch_lease", || {
-            let needed = humantime::format_duration(needed);
+            let needed = as_text(needed);
             format!("must be longer than fetch.timeout and worker.report_delay together ({needed})")
         });
         refusals.at_least("worker.concurrency", self.worker.concurrency, 1);
@@ -111,6 +134,13 @@ impl Config {
             format!("must be at least worker.job_batch ({})", self.worker.job_batch)
         });
     }
+}
+
+/// Returns whether a part of `log.level` is a level, or a module with a level. The filter itself takes a misspelt level
+/// for the name of a module.
+fn has_level(part: &str) -> bool {
+    let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
+    !level.is_empty() && level.parse::<LevelFilter>().is_ok()
 }
 
 fn check_policy(policy: &PolicyConfig, refusals: &mut Refusals) {
@@ -142,7 +172,7 @@ fn check_categories(category: &CategoriesConfig, refusals: &mut Refusals) {
     refusals.positive("policy.category.a.interval", a.interval);
     let needed = a.interval.saturating_add(a.fetch_allowance);
     refusals.require(needed <= a.promise, "policy.category.a.interval", || {
-        let promise = humantime::format_duration(a.promise);
+        let promise = as_text(a.promise);
         format!("and policy.category.a.fetch_allowance together must not be longer than the promise ({promise})")
     });
     let intervals = [
@@ -295,7 +325,7 @@ fn check_delivery(delivery: &DeliveryConfig, refusals: &mut Refusals) {
     });
     refusals.at_least("delivery.target_parallel", delivery.target_parallel, 1);
     refusals.require(delivery.target_gap <= LONGEST_TARGET_GAP, "delivery.target_gap", || {
-        format!("must not be longer than {}", humantime::format_duration(LONGEST_TARGET_GAP))
+        format!("must not be longer than {}", as_text(LONGEST_TARGET_GAP))
     });
     refusals.positive("delivery.timeout", delivery.timeout);
     refusals.positive("delivery.give_up_after", delivery.give_up_after);
@@ -359,9 +389,10 @@ fn check_api(api: &ApiConfig, refusals: &mut Refusals) {
     for token in &api.tokens {
         let fresh = !token.name.is_empty() && names.insert(token.name.as_str());
         refusals.require(fresh, "api.tokens", || "must have different names".into());
-        let own = !["loopback", "nobody"].contains(&token.name.as_str());
-        refusals
-            .require(own, "api.tokens", || format!("hold \"{}\", a name that the audit gives to others", token.name));
+        let own = !["hub", "loopback", "nobody"].contains(&token.name.as_str());
+        refusals.require(own, "api.tokens", || {
+            format!("hold \"{}\", which is the name of callers without a token; choose another name", token.name)
+        });
         let long = token.token.len() >= MIN_TOKEN_LENGTH && token.token.bytes().all(|byte| byte.is_ascii_graphic());
         let is_hash = token.token_hash.len() == 64 && token.token_hash.bytes().all(|byte| byte.is_ascii_hexdigit());
         refusals.require(token.token.is_empty() != token.token_hash.is_empty(), "api.tokens", || {
@@ -372,6 +403,10 @@ fn check_api(api: &ApiConfig, refusals: &mut Refusals) {
         });
         refusals.require(is_hash || token.token_hash.is_empty(), "api.tokens", || {
             format!("hold \"{}\", whose token_hash must be the 64 digits that sha256sum prints", token.name)
+        });
+        let guessed = (long || is_hash) && KNOWN_TOKENS.iter().any(|known| hash_of_token(known) == token.hash());
+        refusals.require(!guessed, "api.tokens", || {
+            format!("hold \"{}\", whose token anybody can guess; generate one with `openssl rand -hex 20`", token.name)
         });
         let labels = token.labels.as_deref().map(read_labels);
         let named = labels.as_ref().is_none_or(|labels| labels.as_ref().is_ok_and(|labels| !labels.is_empty()));

@@ -60,6 +60,19 @@ fn lists_in_the_environment_are_toml_or_separated_by_commas() {
 }
 
 #[test]
+fn an_address_is_the_network_of_this_one_address() {
+    let set = |key: &str, text: &str| load(None, std::iter::empty(), &[(key, text.into())]);
+    for key in ["fetch.allow_networks", "fetch.address_exempt", "api.trusted_proxies"] {
+        let Config { fetch, api, .. } = set(key, "127.0.0.1, ::1, 10.0.0.0/8").unwrap().config;
+        let networks = ["127.0.0.1/32", "::1/128", "10.0.0.0/8"].map(|text| text.parse::<ipnet::IpNet>().unwrap());
+        let lists = [fetch.allow_networks, fetch.address_exempt, api.trusted_proxies];
+        assert!(lists.contains(&networks.to_vec()), "{key}: {lists:?}");
+        let error = set(key, "127.0.0.1/33").unwrap_err().to_string();
+        assert!(error.contains(key) && error.contains("127.0.0.1/33"), "{error}");
+    }
+}
+
+#[test]
 fn an_unknown_key_is_refused_with_the_nearest_one_and_its_place() {
     let file = file("[policy]\nslat = 0.2\n");
     let error = load(Some(file.path()), std::iter::empty(), &[]).unwrap_err().to_string();
@@ -261,7 +274,6 @@ fn without_loopback_tokens_are_asked_for_and_short_or_doubled_ones_refused() {
         token("a", "short"),
         format!("{one}{one}"),
         format!("{one}{}", token("b", "0123456789abcdef")),
-        token("nobody", "fedcba9876543210"),
         format!("{one}{}", token("b", "").replace("token = \"\"", &format!("token_hash = \"{hash}\""))),
         token("b", "").replace("token = \"\"", "token_hash = \"0123\""),
         token("b", ""),
@@ -271,6 +283,30 @@ fn without_loopback_tokens_are_asked_for_and_short_or_doubled_ones_refused() {
     ] {
         let error = from_file(&format!("{open}{tokens}")).unwrap_err().to_string();
         assert!(error.contains("api.tokens") && !error.contains("0123456789abcdef"), "{error}");
+    }
+    let words = ["test", "password", "admin", "secret", "changeme", "token", "feedfleet", ""];
+    let hashed = words.map(|word| format!("token_hash = \"{}\"", crate::config::hash_of_token(word)));
+    let guessed = hashed.map(|hash| token("a", "").replace("token = \"\"", &hash));
+    for tokens in guessed.into_iter().chain([token("a", "AT-LEAST-16-CHARACTERS")]) {
+        let error = from_file(&tokens).unwrap_err().to_string();
+        let reason = "hold \"a\", whose token anybody can guess; generate one with `openssl rand -hex 20`";
+        assert!(error.ends_with(reason), "{error}");
+    }
+    for reserved in ["hub", "loopback", "nobody"] {
+        let error = from_file(&format!("{open}{}", token(reserved, "fedcba9876543210"))).unwrap_err().to_string();
+        assert!(error.contains("choose another name"), "{error}");
+    }
+}
+
+#[test]
+fn a_misspelt_log_level_is_refused_and_not_taken_for_a_module() {
+    for level in ["info", "WARN", "off", "3", "info,worker=debug", "worker=Trace", "worker[fetch{host=a}]=debug"] {
+        load(None, std::iter::empty(), &[("log.level", level.into())]).unwrap();
+    }
+    for level in ["", " ", "warning", "info,worker", "worker=dbug", "worker=", "info,", "info, debug"] {
+        let error = load(None, std::iter::empty(), &[("log.level", level.into())]).unwrap_err().to_string();
+        let reason = "write error, warn, info, debug or trace, or a list per module such as info,worker=debug";
+        assert_eq!(error, format!("log.level in the command line cannot be \"{level}\": {reason}"));
     }
 }
 

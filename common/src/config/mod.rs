@@ -8,6 +8,7 @@ mod check;
 mod error;
 mod host_rules;
 mod load;
+mod networks;
 mod policy;
 mod postgres;
 mod redis_url;
@@ -127,10 +128,12 @@ pub struct FetchConfig {
     pub large_bodies: usize,
     pub parsers: usize,
     pub name_servers: Vec<SocketAddr>,
+    #[serde(deserialize_with = "networks::deserialize")]
     pub allow_networks: Vec<IpNet>,
     pub allow_ports: Vec<String>,
     pub address_rate: f64,
     pub address_parallel: u32,
+    #[serde(deserialize_with = "networks::deserialize")]
     pub address_exempt: Vec<IpNet>,
     pub delta_encoding: bool,
     pub signature_key: String,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::duration::as_text;
+
 /// Most requests in flight at one host: the gate reads all of a host's slots for each request.
 const MOST_PARALLEL: u32 = 1_000;
 
@@ -43,8 +45,6 @@ impl Refusals {
     }
 
     pub(super) fn ordered(&mut self, low: (&str, Duration), high: (&str, Duration)) {
-        self.require(low.1 <= high.1, low.0, || {
-            format!("must not be longer than {} ({})", high.0, humantime::format_duration(high.1))
-        });
+        self.require(low.1 <= high.1, low.0, || format!("must not be longer than {} ({})", high.0, as_text(high.1)));
     }
 }

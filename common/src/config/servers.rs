@@ -32,6 +32,8 @@ const POSTGRES: [&str; 17] = [
     "options",
 ];
 const SSL_MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
+/// What a short string of AMQP holds.
+const LONGEST_VHOST: usize = 255;
 const RABBITMQ: [&str; 5] = ["frame_max", "channel_max", "heartbeat", "connection_timeout", "auth_mechanism"];
 
 /// Parameters that name a host, which the URL's own list of hosts would contradict.
@@ -84,7 +86,13 @@ pub(super) fn rabbitmq(text: &str) -> Option<String> {
         Ok(url) if matches!(url.host(), Some(Host::Ipv6(_))) => {
             Some("names its server by an IPv6 address: use a host name".to_owned())
         }
-        Ok(_) => AMQPUri::from_str(text).err().map(|reason| format!("cannot be read: {reason}")),
+        Ok(_) => match AMQPUri::from_str(text) {
+            // The driver would panic.
+            Ok(read) if read.vhost.len() > LONGEST_VHOST => {
+                Some(format!("has a virtual host with more than {LONGEST_VHOST} bytes"))
+            }
+            read => read.err().map(|reason| format!("cannot be read: {reason}")),
+        },
         Err(reason) => Some(reason),
     }
 }
@@ -156,6 +164,7 @@ mod tests {
             (rabbitmq("amqp://u:secret@h/%2f?heartbeet=1"), "did you mean heartbeat?"),
             (rabbitmq("amqp://u:secret@h/%2f?heartbeat=often"), "cannot be read"),
             (rabbitmq("amqp://u:secret@[::1]/%2f"), "IPv6"),
+            (rabbitmq(&format!("amqp://u:secret@h/{}", "v".repeat(256))), "more than 255 bytes"),
         ] {
             let reason = reason.unwrap_or_default();
             assert!(reason.contains(says) && !reason.contains("secret"), "{reason:?} should say {says:?}");

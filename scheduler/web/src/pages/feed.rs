@@ -180,7 +180,7 @@ fn shown(
 /// An interval as the form takes it.
 fn interval(seconds: f64) -> String {
     let time = std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    humantime::format_duration(time).to_string()
+    common::duration::as_text(time)
 }
 
 /// One poll in words.

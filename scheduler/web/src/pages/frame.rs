@@ -177,10 +177,11 @@ pub(crate) async fn for_people(State(api): State<Api>, request: Request, next: N
 }
 
 /// Requests that the API's refusals advise, and where people find the same on pages.
-const ADVICE: [(&str, &str); 3] = [
+const ADVICE: [(&str, &str); 4] = [
     ("GET /api/v1/feeds lists them", "the page Feeds lists them"),
     ("GET /api/v1/feeds?q= finds those too", "the search of the page Feeds finds those too"),
     ("GET /api/v1/requeue lists them", "the page Requeues lists them"),
+    ("GET /api/v1/subscriptions lists them", "the page Subscriptions lists them"),
 ];
 
 /// A refusal of the API in words for a page.

@@ -281,7 +281,7 @@ fn said((name, value): (&String, &Value)) -> (String, String) {
 /// A duration as a form takes it.
 fn duration(seconds: f64) -> String {
     let time = std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    humantime::format_duration(time).to_string()
+    common::duration::as_text(time)
 }
 
 fn path_host(host: &str) -> Result<PathHost, ApiError> {

@@ -33,7 +33,7 @@ impl Wanted {
             ("target", view.target.clone()),
             ("format", view.format.as_str().to_owned()),
             ("batch", view.batch.to_string()),
-            ("delay", humantime::format_duration(delay).to_string()),
+            ("delay", common::duration::as_text(delay)),
         ]);
         Wanted(fields)
     }
