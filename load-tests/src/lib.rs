@@ -35,6 +35,7 @@
 //! # Ok(()) }
 //! ```
 
+mod fake_clock;
 #[cfg(feature = "tls")]
 pub mod hostile_tls;
 pub mod judge;
@@ -51,6 +52,7 @@ pub mod simulate;
 pub mod tls;
 pub mod usage;
 
+pub use fake_clock::FakeClock;
 pub use judge::{
     Fault, GateLog, Memory, Promises, Proof, Rules, ScoreCard, StallWatch, Stalls, Violation, judge, prove,
 };

@@ -17,7 +17,7 @@ fn a_demo_polls_brings_entries_breaks_no_rule_and_ends_by_itself() {
     assert!(demo.status.success(), "{out}\n{err}");
     assert!(out.starts_with("feedfleet demo: 312 feeds on 66 hosts"), "{out}");
     assert!(out.contains("\n 0:0") && out.contains("  new in "), "{out}");
-    assert!(number_before(&out, " times and stored") > 100, "{out}");
+    assert!(number_before(&out, " requests and stored") > 100, "{out}");
     assert!(number_before(&out, " entries, ") > 300, "{out}");
     assert!(number_before(&out, " answers were 304") > 10, "{out}");
 

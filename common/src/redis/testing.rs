@@ -8,8 +8,8 @@ pub mod network;
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rand::RngExt;
@@ -52,6 +52,8 @@ pub struct PrivateServer {
     pub tls: bool,
     folder: PathBuf,
     arguments: Vec<String>,
+    /// Of its environment.
+    variables: Vec<(String, String)>,
     /// It reads all it needs from this file.
     config: Option<PathBuf>,
     process: Option<Child>,
@@ -66,12 +68,30 @@ impl PrivateServer {
         std::fs::create_dir(&folder).unwrap();
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let port = reserved.number();
-        PrivateServer { port, tls: false, folder, arguments, config: None, process: None, _reserved: reserved }
+        let variables = Vec::new();
+        PrivateServer {
+            port,
+            tls: false,
+            folder,
+            arguments,
+            variables,
+            config: None,
+            process: None,
+            _reserved: reserved,
+        }
     }
 
     /// Returns a server that answers.
     pub fn started(arguments: &[&str]) -> Self {
         let mut server = Self::stopped(arguments);
+        server.start();
+        server
+    }
+
+    /// Returns one that answers, and was started with these environment variables.
+    pub fn started_with(variables: &[(&str, &str)]) -> Self {
+        let mut server = Self::stopped(&[]);
+        server.variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         server.start();
         server
     }
@@ -87,6 +107,7 @@ impl PrivateServer {
                 .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
                 .arg(&self.folder);
         }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let process = command.args(&self.arguments).stdout(Stdio::null()).spawn();
         self.process = Some(process.expect("redis-server is missing; dev/install installs it"));
         let deadline = Instant::now() + PATIENCE;
@@ -158,6 +179,11 @@ impl Drop for PrivateServer {
     }
 }
 
+struct LateAnswer {
+    word: &'static str,
+    by: Duration,
+}
+
 /// A TCP proxy in front of a server. It can drop an answer together with its connection, so that the request took
 /// effect without a confirmation, and it can let connections go silent, as a lost route or a dead load balancer does.
 pub struct CuttingProxy {
@@ -173,8 +199,8 @@ struct ProxyFaults {
     cut: AtomicBool,
     /// Connections with a smaller number carry nothing any more and stay open.
     silent_below: AtomicU64,
-    /// Each answer is delivered this many milliseconds late.
-    delay: AtomicU64,
+    /// The answer to the next request with this word is late.
+    late: Mutex<Option<LateAnswer>>,
     connections: AtomicU64,
     /// Where new connections go; older ones are closed when it changes.
     server: watch::Sender<u16>,
@@ -228,9 +254,14 @@ impl CuttingProxy {
         self.faults.server.send_replace(server);
     }
 
-    /// Delivers each answer this much later, until set to zero.
-    pub fn delay_answers(&self, by: Duration) {
-        self.faults.delay.store(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
+    /// Delivers the answer to the next request that contains this word this much later.
+    pub fn delay_answer_to(&self, word: &'static str, by: Duration) {
+        *crate::lock(&self.faults.late) = Some(LateAnswer { word, by });
+    }
+
+    /// Returns whether the request whose answer is late has come.
+    pub fn has_delayed(&self) -> bool {
+        crate::lock(&self.faults.late).is_none()
     }
 }
 
@@ -246,10 +277,17 @@ async fn carry(client: tokio::net::TcpStream, number: u64, faults: Arc<ProxyFaul
     let Ok(server) = tokio::net::TcpStream::connect(("127.0.0.1", server)).await else { return };
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
+    let delay = AtomicU64::new(0);
     let is_silent = || faults.silent_below.load(Ordering::SeqCst) > number;
     let asking = async {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(count @ 1..) = from_client.read(&mut buffer).await {
+            let contains = |late: &mut LateAnswer| {
+                buffer[..count].windows(late.word.len()).any(|part| part == late.word.as_bytes())
+            };
+            if let Some(late) = crate::lock(&faults.late).take_if(contains) {
+                delay.store(u64::try_from(late.by.as_millis()).unwrap(), Ordering::SeqCst);
+            }
             if !is_silent() && to_server.write_all(&buffer[..count]).await.is_err() {
                 break;
             }
@@ -258,7 +296,7 @@ async fn carry(client: tokio::net::TcpStream, number: u64, faults: Arc<ProxyFaul
     let answering = async {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(count @ 1..) = from_server.read(&mut buffer).await {
-            tokio::time::sleep(Duration::from_millis(faults.delay.load(Ordering::SeqCst))).await;
+            tokio::time::sleep(Duration::from_millis(delay.swap(0, Ordering::SeqCst))).await;
             if is_silent() {
                 continue;
             }

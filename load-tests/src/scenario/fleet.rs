@@ -1,6 +1,6 @@
 //! The fleet under load: real processes of the real program, with a separate namespace and folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,14 +12,13 @@ use super::disk::Disk;
 use super::error::ScenarioError;
 use super::exposition::series;
 use super::file::{Deployment, Scenario, lay_over};
+use crate::FakeClock;
 use crate::proxy::{FaultProxy, Faults};
 
 /// How long a process may take to become ready.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The number of feeds per request to add feeds: the API's limit is 10,000 lines and 4 MB.
 const ADDED_AT_ONCE: usize = 5_000;
-/// The path of the library in Debian's package that fakes a process' time.
-const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 
 /// The processes and their dependencies. Killed when dropped.
 pub(super) struct FleetProcesses {
@@ -27,8 +26,8 @@ pub(super) struct FleetProcesses {
     folder: tempfile::TempDir,
     deployment: Deployment,
     environment: Vec<(String, String)>,
-    /// Names of processes whose clocks will be moved.
-    jumping: Vec<String>,
+    /// Of the processes whose clocks will be moved, by their names.
+    clocks: HashMap<String, FakeClock>,
     store: Option<FaultProxy>,
     disk: Option<Disk>,
     pub(super) processes: Vec<Process>,
@@ -58,7 +57,7 @@ impl FleetProcesses {
             binary,
             deployment: scenario.deployment,
             environment: vec![("FEEDFLEET_NAMESPACE".to_owned(), namespace)],
-            jumping: scenario.jumping(),
+            clocks: HashMap::new(),
             store: None,
             disk: None,
             processes: Vec::new(),
@@ -77,9 +76,10 @@ impl FleetProcesses {
         if scenario.deployment == Deployment::Cluster {
             fleet.find_servers().await?;
         }
-        if !fleet.jumping.is_empty() && !Path::new(FAKETIME).exists() {
-            let text = "clocks jump by libfaketime, which is missing: dev/install load installs it";
-            return Err(ScenarioError::Set(text.to_owned()));
+        for name in scenario.jumping() {
+            let clock = FakeClock::right(fleet.folder.path().join(format!("{}.clock", name.replace(' ', "-"))));
+            let clock = clock.map_err(|error| ScenarioError::Io("making a clock".to_owned(), error))?;
+            fleet.clocks.insert(name, clock);
         }
         Ok(fleet)
     }
@@ -129,12 +129,10 @@ impl FleetProcesses {
             command.args(["--data", "data"]);
         }
         command.current_dir(self.folder.path()).envs(self.environment.iter().cloned()).envs(more.iter().cloned());
-        if self.jumping.iter().any(|jumping| jumping == name) {
+        if self.clocks.contains_key(name) {
             self.set_clock(name, 0)?;
-            // Only the wall clock jumps; timers continue.
-            command.env("LD_PRELOAD", FAKETIME).env("FAKETIME_TIMESTAMP_FILE", self.clock_of(name));
-            command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("FAKETIME_CACHE_DURATION", "1");
         }
+        command.envs(self.clocks.get(name).into_iter().flat_map(FakeClock::variables));
         let path = self.folder.path().join(format!("{}.log", name.replace(' ', "-")));
         let starting = |error| ScenarioError::Io(format!("starting {name}"), error);
         let log = File::create(&path).map_err(starting)?;
@@ -290,12 +288,8 @@ impl FleetProcesses {
 
     /// Moves a process' clock; takes effect within a second.
     pub(super) fn set_clock(&self, name: &str, seconds: i64) -> Result<(), ScenarioError> {
-        let written = std::fs::write(self.clock_of(name), format!("{seconds:+}\n"));
-        written.map_err(|error| ScenarioError::Io("moving a clock".to_owned(), error))
-    }
-
-    fn clock_of(&self, name: &str) -> PathBuf {
-        self.folder.path().join(format!("{}.clock", name.replace(' ', "-")))
+        let set = self.clocks.get(name).map_or(Ok(()), |clock| clock.set(seconds as f64));
+        set.map_err(|error| ScenarioError::Io("moving a clock".to_owned(), error))
     }
 
     /// Returns the processes' output, for reports of failures.

@@ -113,7 +113,7 @@ impl Drop for Consumer {
 }
 
 /// Returns the scheduler that publishes events, by its own name; empty: none yet.
-async fn holder(cluster: &Cluster, database: &sqlx::PgPool) -> String {
+pub(super) async fn holder(cluster: &Cluster, database: &sqlx::PgPool) -> String {
     let text = format!(r#"SELECT holder FROM "{}".relay"#, cluster.namespace);
     sqlx::query_scalar(sqlx::AssertSqlSafe(text)).fetch_one(database).await.unwrap()
 }

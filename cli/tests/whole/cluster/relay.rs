@@ -13,7 +13,7 @@ const PYTHON: &str = "/usr/bin/python3";
 const CONFIG: &str = "[host]\ngap = \"0s\"\n[fetch]\nallow_networks = [\"127.0.0.0/8\"]\nallow_ports = [\"1-65535\"]\n";
 /// The log messages at the start and at the end of the failure.
 const REFUSED: &str = "RabbitMQ refused the message";
-const WORKS: &str = "passing events on to the exchange works again";
+pub(super) const WORKS: &str = "passing events on to the exchange works again";
 /// Binds a queue that accepts one message and rejects all others, or removes it.
 const REFUSING: &str = r##"
 import pika, sys
@@ -48,7 +48,7 @@ else:
 "##;
 
 /// Runs a script at the fleet's exchange of events; returns what it printed.
-fn at_exchange(script: &str, what: &str, servers: &Servers, cluster: &Cluster) -> String {
+pub(super) fn at_exchange(script: &str, what: &str, servers: &Servers, cluster: &Cluster) -> String {
     let exchange = format!("{}.events", cluster.namespace);
     let ran = Command::new(PYTHON).args(["-c", script, what, &servers.rabbitmq, &exchange]).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
