@@ -77,7 +77,7 @@ impl FleetProcesses {
             fleet.find_servers().await?;
         }
         for name in scenario.jumping() {
-            let clock = FakeClock::right(fleet.folder.path().join(format!("{}.clock", name.replace(' ', "-"))));
+            let clock = FakeClock::right(&fleet.folder.path().join(format!("{}.clock", name.replace(' ', "-"))));
             let clock = clock.map_err(|error| ScenarioError::Io("making a clock".to_owned(), error))?;
             fleet.clocks.insert(name, clock);
         }
@@ -288,7 +288,7 @@ impl FleetProcesses {
 
     /// Moves a process' clock; takes effect within a second.
     pub(super) fn set_clock(&self, name: &str, seconds: i64) -> Result<(), ScenarioError> {
-        let set = self.clocks.get(name).map_or(Ok(()), |clock| clock.set(seconds as f64));
+        let set = self.clocks.get(name).map_or(Ok(()), |clock| clock.set(1000 * seconds));
         set.map_err(|error| ScenarioError::Io("moving a clock".to_owned(), error))
     }
 

@@ -215,9 +215,9 @@ impl RedisGate {
         for some in holds.chunks(HOLDS_AT_ONCE) {
             let () = self
                 .eval_in(group, &self.scripts.hold, now, |call| {
-                    call.key(&group.holds);
+                    call.key(&group.holds).arg(now.millis());
                     for (_, (host, until)) in some {
-                        call.key(group.host(host)).arg(until.millis() - now.millis()).arg(host.as_str());
+                        call.key(group.host(host)).arg(until.millis()).arg(host.as_str());
                     }
                 })
                 .await?;

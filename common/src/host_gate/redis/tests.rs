@@ -388,4 +388,17 @@ async fn a_hold_lasts_as_long_as_was_asked_whatever_the_callers_clock_says() {
         };
         assert!(until >= begun.after(lasts) && until <= now().after(lasts), "{error}: {until} from {begun} on");
     }
+
+    // The server's clock is ten minutes ahead or behind for a moment, and then the caller's counts: it is checked each second.
+    let (set, second) = (Duration::from_secs(600), Duration::from_secs(1));
+    let begun = now();
+    for (name, caller) in [("ahead:80", begun.before(set)), ("behind:80", begun.after(set))] {
+        let (host, till) = (HostKey::new(name), caller.after(lasts));
+        gate.hold(&[(host.clone(), till)], caller).await.unwrap();
+        let request = ReserveRequest { host, limits: LIMITS, expires: begun.after(PATIENCE) };
+        match gate.reserve(&[request], now()).await.unwrap()[0] {
+            Reservation::Refused { until } => assert_eq!(until, till.before(second), "{name}"),
+            Reservation::Ticket(_) => assert!(till.after(second) < now(), "{name}"),
+        }
+    }
 }

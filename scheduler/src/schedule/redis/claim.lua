@@ -1,13 +1,15 @@
 -- Claims what is due: at most ARGV[3] feeds for ARGV[2] milliseconds, with ARGV[4] = 1 of the most urgent band alone. Each band
 -- has a guaranteed share, and the others take what is left, most urgent first; within a band the oldest come first. Returns three
 -- things: lists of feeds that were waiting, lists of feeds whose lease had expired, and feed and host of each that was parked.
--- KEYS[10] keeps the result for a short time, so that a repetition of the same call returns it again.
+-- KEYS[10] keeps the result for a short time, so that a repetition of the same call returns it again. ARGV[5] is when the caller gives
+-- up, by its clock: what is claimed later helps nobody, and a clock that is ahead for a moment would claim far too early and for far too long.
 --
 -- A lease begins now, by this server's clock: the call may have waited for the election of a master.
 local till, limit = now + tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local before = redis.call('GET', KEYS[10])
 if before then return cmsgpack.unpack(before) end
+if now > tonumber(ARGV[5]) then return { {}, {}, {} } end
 
 -- The sources of a band's due entries: key, lowest and highest score, and the offset between score and time.
 local function sources(band)

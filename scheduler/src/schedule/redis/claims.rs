@@ -80,6 +80,7 @@ async fn claim_shard(
     let (waited, expired, parked): Claimed = shards
         .eval("claim feeds", shard, &shards.scripts.claim, |call| {
             call.key(&name).arg(shards.time(now)).arg(millis(lease)).arg(limit).arg(u8::from(urgent));
+            call.arg(now.after(shards.server.patience()).millis());
         })
         .await?;
     let claim = |lease_expired| move |Member(feed)| Claim { feed, parked_at: None, lease_expired };

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use common::config::ServerConfig;
 use common::redis::testing::{CuttingProxy, PrivateServer, shared};
+use common::time::SystemClock;
 use store::sqlite::SqliteStore;
 
 use super::*;
@@ -265,7 +267,7 @@ async fn with_another_number_of_shards_the_old_ones_are_deleted_and_whoever_stil
 
 #[tokio::test]
 async fn what_is_due_is_decided_by_the_servers_clock_whatever_callers_say() {
-    use common::time::{Clock, SystemClock};
+    use common::time::Clock;
     let schedule = RedisSchedule::new(shared(), 1);
     let (now, hour) = (SystemClock.now(), Duration::from_secs(3600));
     let due = |feed, due_at| Slot { feed: FeedId(feed), due_at, band: Band::Steady };
@@ -278,9 +280,9 @@ async fn what_is_due_is_decided_by_the_servers_clock_whatever_callers_say() {
 /// A call may wait for the election of a master, and a caller's clock may be behind.
 #[tokio::test]
 async fn a_claim_that_reaches_its_server_late_hides_its_feeds_for_the_whole_lease() {
-    use common::time::{Clock, SystemClock};
+    use common::time::Clock;
     let schedule = RedisSchedule::new(shared(), 2);
-    let lease = Duration::from_secs(60);
+    let lease = Duration::from_secs(30);
     let begun = SystemClock.now().before(lease * 2);
     // Of one shard, which fills its part of the limit and is claimed from again.
     let slots = [2, 4].map(|feed| Slot { feed: FeedId(feed), due_at: begun, band: Band::Steady });
@@ -335,4 +337,18 @@ async fn each_scheduler_measures_the_demand_of_the_whole_fleet() {
         assert!((price.demand() - 3.0).abs() < 0.01, "{}", price.demand());
         assert_eq!(price.get(), config.policy.price, "they want what they may");
     }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_ahead_for_a_moment_claims_nothing() {
+    let private = PrivateServer::started(&[]);
+    let server = RedisServer::connect(&ServerConfig::at(&private.url()), "ahead").unwrap();
+    let (patience, schedule) = (server.patience(), RedisSchedule::new(server, 1));
+    fill(&schedule).await;
+    let (now, lease) = (SystemClock.now(), Duration::from_secs(10));
+    schedule.put(&[Slot { feed: FeedId(7), due_at: now.before(lease), band: Band::Prompt }], now).await.unwrap();
+    // As the server sees it, the caller gave up a second ago.
+    let asked = now.before(patience + Duration::from_secs(1));
+    assert_eq!(schedule.claim_due(asked, 9, lease).await.unwrap().len(), 0);
+    assert_eq!(schedule.claim_due(SystemClock.now(), 9, lease).await.unwrap().len(), 1);
 }

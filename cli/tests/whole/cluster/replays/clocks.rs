@@ -16,7 +16,7 @@ use crate::harness::{PATIENCE, watch_stalls};
 async fn a_hold_is_heeded_although_the_clock_of_redis_was_ahead_for_a_moment() {
     const REST: Duration = Duration::from_secs(40);
     let (folder, servers) = (tempfile::tempdir().unwrap(), Servers::shared());
-    let clock = FakeClock::right(folder.path().join("redis")).unwrap();
+    let clock = FakeClock::right(&folder.path().join("redis")).unwrap();
     let redis = PrivateServer::started_with(&clock.variables());
     let urls = Urls { redis: redis.url(), ..Urls::of(&servers) };
     let throttling = |n: u16| match n {
@@ -27,10 +27,10 @@ async fn a_hold_is_heeded_although_the_clock_of_redis_was_ahead_for_a_moment() {
     let roles = replay.begin().await;
     let throttled = replay.origin.wait_for(&path(0), 2, PATIENCE).await[1].clone();
     assert_eq!(throttled.status, Some(429));
-    clock.set(600.0).unwrap();
+    clock.set(600_000).unwrap();
     let off = "clock is";
     until("the roles notice it", async || roles.iter().all(|role| role.stderr().contains(off))).await;
-    clock.set(0.0).unwrap();
+    clock.set(0).unwrap();
     replay.two_rounds(&roles).await;
     let requests = replay.origin.wait_for(&path(0), 3, REST + PATIENCE).await;
     let waited = requests[2].start - throttled.end.unwrap();
@@ -56,8 +56,8 @@ async fn clocks_that_are_almost_two_seconds_apart_break_no_gap() {
     let cluster = Cluster::new(&servers, Urls::of(&servers), &config).await;
     cluster.add(&urls, interval).await;
     let mut roles: Vec<Role> = Vec::new();
-    for (name, off) in [("behind", -0.9), ("ahead", 0.9)] {
-        let clock = FakeClock::right(folder.path().join(name)).unwrap();
+    for (name, off) in [("behind", -900), ("ahead", 900)] {
+        let clock = FakeClock::right(&folder.path().join(name)).unwrap();
         clock.set(off).unwrap();
         for kind in [Kind::Scheduler, Kind::Worker] {
             roles.push(cluster.start_with(kind, &Urls::of(&servers), &clock.variables()));
@@ -81,8 +81,8 @@ async fn the_turn_of_a_scheduler_that_is_an_hour_ahead_ends_with_it() {
     let urls = Urls::of(&servers);
     let replay = Replay::new(6, Duration::from_secs(2), &servers, urls.clone(), feed).await;
     let database = sqlx::PgPool::connect(&servers.postgres).await.unwrap();
-    let clock = FakeClock::right(folder.path().join("ahead")).unwrap();
-    clock.set(3600.0).unwrap();
+    let clock = FakeClock::right(&folder.path().join("ahead")).unwrap();
+    clock.set(3_600_000).unwrap();
     let mut ahead = replay.cluster.start_with(Kind::Scheduler, &urls, &clock.variables());
     until("it passes events on", async || !holder(&replay.cluster, &database).await.is_empty()).await;
     let its_own = holder(&replay.cluster, &database).await;

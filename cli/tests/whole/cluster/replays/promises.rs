@@ -179,7 +179,7 @@ async fn a_feed_that_becomes_important_while_its_report_is_stored_is_polled_as_s
     let plain = Urls::of(&servers);
     let proxy = FaultProxy::before(address(&plain.store)).await.unwrap();
     let late = Urls { store: through(&plain.store, &proxy), ..plain.clone() };
-    let rare = "category.d = { interval = \"1h\", interval_max = \"1h\" }\ncategory.a = { interval = \"2s\", interval_max = \"2s\" }";
+    let rare = "category.d = { interval = \"1h\", interval_max = \"1h\" }\ncategory.a = { interval = \"2s\" }";
     let (short, interval) = (Duration::from_secs(2), Duration::from_secs(1));
     let frequent = "category.d = { interval = \"2000ms\", interval_max = \"2000ms\" }";
     let config = config(short).replace(frequent, rare);
