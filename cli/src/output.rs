@@ -133,7 +133,7 @@ pub(crate) fn outcome(outcome: &Outcome) -> String {
             (name, detail) => format!("failed ({name}): {detail}"),
         },
         Outcome::Gone => "gone: the server says for ever (410)".to_owned(),
-        Outcome::Deferred { until } => format!("deferred: a host of the redirects allows no request before {until}"),
+        Outcome::Deferred { until } => format!("deferred: the next request must wait until {until}"),
     }
 }
 

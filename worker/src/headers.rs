@@ -52,8 +52,7 @@ pub fn freshness(headers: &HeaderMap, received: Timestamp) -> Option<Duration> {
         return Some(Duration::ZERO);
     }
     if let Some(max_age) = cache_control.max_age {
-        let age = first_text(headers, header::AGE).and_then(delta_seconds).unwrap_or(0);
-        return Some(Duration::from_secs(max_age.saturating_sub(age)));
+        return Some(Duration::from_secs(max_age).saturating_sub(age(headers)));
     }
     let expires = headers.get(header::EXPIRES)?;
     let expires = expires.to_str().ok().and_then(http_date).unwrap_or(Timestamp::EPOCH);
@@ -94,7 +93,7 @@ pub fn limited_until(headers: &HeaderMap, received: Timestamp) -> Option<Timesta
         .into_iter()
         .filter_map(|(remaining, reset)| Some((first_text(headers, remaining)?, first_text(headers, reset)?)));
     let listed = headers.get_all(RATE_LIMIT).iter().flat_map(|value| policies(value.as_bytes()));
-    let until = |at: Timestamp| at.since(sent_at(headers, received));
+    let until = |at: Timestamp| at.since(server_time(headers, received));
     let waits = pairs.chain(listed).filter_map(|(remaining, reset)| {
         let left: f64 = remaining.trim().parse().ok()?;
         // Some send a point in time in place of a number of seconds.
@@ -155,6 +154,17 @@ fn epoch_millis(text: &str) -> Option<u64> {
 /// Returns when the server sent the answer, by its own clock; `received`, which is by ours, if it does not say.
 fn sent_at(headers: &HeaderMap, received: Timestamp) -> Timestamp {
     first_text(headers, header::DATE).and_then(http_date).unwrap_or(received)
+}
+
+/// Returns what the server's clock showed when the answer was received: a cache may have kept the answer since it was sent.
+fn server_time(headers: &HeaderMap, received: Timestamp) -> Timestamp {
+    let sent = first_text(headers, header::DATE).and_then(http_date);
+    sent.map_or(received, |sent| sent.after(age(headers)))
+}
+
+/// Returns how long caches have kept the answer (RFC 9111, section 5.1).
+fn age(headers: &HeaderMap) -> Duration {
+    Duration::from_secs(first_text(headers, header::AGE).and_then(delta_seconds).unwrap_or(0))
 }
 
 fn first_text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
@@ -389,6 +399,13 @@ mod tests {
                 ("x-ratelimit-remaining", "0"),
                 ("x-ratelimit-reset", "2026-11-20T15:00:00.000000Z"),
             ],
+            &[
+                ("date", "Mon, 21 Sep 2026 13:43:20 GMT"),
+                ("age", "1800"),
+                ("x-ratelimit-remaining", "0"),
+                ("x-ratelimit-reset", "1790000030"),
+            ],
+            &[("age", "1800"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1790000030")],
         ] {
             assert_eq!(limited(used_up), Some(30), "{used_up:?}");
         }
@@ -403,6 +420,12 @@ mod tests {
             &[("x-ratelimit-reset", "30")],
             &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1600000000")],
             &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "2020-11-20T15:00:00.000000Z")],
+            &[
+                ("date", "Mon, 21 Sep 2026 13:43:20 GMT"),
+                ("age", "1800"),
+                ("x-ratelimit-remaining", "0"),
+                ("x-ratelimit-reset", "2026-09-21T13:53:20Z"),
+            ],
         ] {
             assert_eq!(limited(not), None, "{not:?}");
         }
@@ -412,7 +435,7 @@ mod tests {
     }
 
     fn any_field() -> impl Strategy<Value = (HeaderName, HeaderValue)> {
-        let names = [
+        let read = [
             header::CACHE_CONTROL,
             header::EXPIRES,
             header::DATE,
@@ -421,10 +444,17 @@ mod tests {
             header::ETAG,
             RATE_LIMIT,
         ];
+        let limits = LIMIT_FIELDS.into_iter().flat_map(|(remaining, reset)| [remaining, reset]);
+        let names: Vec<HeaderName> = read.into_iter().chain(limits).collect();
         let likely = "(max-age|no-cache|s-maxage|[0-9]{0,30}|Mon, 21 Sep 2026 14:15:20 GMT|[=,\"\\\\ .;-])*";
-        let value = prop_oneof![likely.prop_map(String::into_bytes), proptest::collection::vec(any::<u8>(), 0..200)];
+        let limit = "(\"a\";)?r=0;t=[0-9]{1,20}|remaining=0, reset=[0-9]{1,20}";
+        let value = prop_oneof![
+            likely.prop_map(String::into_bytes),
+            limit.prop_map(String::into_bytes),
+            proptest::collection::vec(any::<u8>(), 0..200),
+        ];
         let valid = value.prop_filter_map("no field value", |bytes| HeaderValue::from_bytes(&bytes).ok());
-        (proptest::sample::select(names.to_vec()), valid)
+        (proptest::sample::select(names), valid)
     }
 
     proptest! {
@@ -433,6 +463,8 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_a_panic(
             fields in proptest::collection::vec(any_field(), 0..12),
+            (remaining, reset) in proptest::sample::select(Vec::from(LIMIT_FIELDS)),
+            until in "[0-9]{1,20}|[0-9]{4}-09-21T14:15:20Z",
             at in 0..=Timestamp::MAX.millis(),
         ) {
             let received = Timestamp::from_millis(at);
@@ -440,10 +472,14 @@ mod tests {
             for (name, value) in fields {
                 map.append(name, value);
             }
+            // Any two fields are rarely a limit that is used up.
+            map.append(remaining, HeaderValue::from_static("0"));
+            map.append(reset, until.parse().unwrap());
             let ceiling = Duration::from_secs(MAX_DELTA_SECONDS + 1);
             prop_assert!(freshness(&map, received).is_none_or(|fresh| fresh <= ceiling));
             prop_assert!(retry_after(&map, received).is_none_or(|at| at >= received));
-            prop_assert!(limited_until(&map, received).is_none_or(|at| at >= received));
+            let possible = received..=received.after(LONGEST_LIMIT);
+            prop_assert!(limited_until(&map, received).is_none_or(|at| possible.contains(&at)));
             let kept = validators(&map);
             if let (Some(etag), Some(sent)) = (&kept.etag, map.get(header::ETAG)) {
                 let value = to_value(etag);

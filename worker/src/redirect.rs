@@ -33,6 +33,10 @@ pub struct Chain {
     /// What a HEAD of the last URL showed, if a GET must follow it.
     #[serde(default)]
     probe: Option<Probe>,
+    /// It starts again at the feed's own URL, because the posts are not where an earlier poll found them. Once is enough: the way
+    /// may lead to the same place.
+    #[serde(default)]
+    restarted: bool,
 }
 
 /// What an actor's document says about the posts behind it.
@@ -81,7 +85,18 @@ impl Chain {
             leads: 0,
             about: About::default(),
             probe: None,
+            restarted: false,
         }
+    }
+
+    /// Returns a chain that searches for the posts again, from the feed's own URL.
+    pub(crate) fn restarted_at(start: FeedUrl) -> Self {
+        Chain { restarted: true, ..Chain::new(start) }
+    }
+
+    /// Returns whether the chain began at this URL, where an earlier poll found the posts; redirects may have followed.
+    pub(crate) fn is_from(&self, found_at: &str) -> bool {
+        !self.restarted && self.visited.get(1).is_some_and(|first| first.as_str() == found_at)
     }
 
     /// Returns the URL to request next.
@@ -220,15 +235,19 @@ struct Way {
 }
 
 impl Chain {
-    /// A way older than this is gone again from its start. Feeds that wait for a host with many others take hours.
-    const LIFE: Duration = Duration::from_secs(48 * 3600);
+    /// How long a response may delay the next request of its chain.
+    pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
+    /// A way older than this starts from the beginning. With the default `fetch.max_redirects` a chain takes less, even if every
+    /// response delays the next request for the longest time; otherwise such a feed would never be read. Waiting for a host with many
+    /// other feeds takes hours.
+    const LIFE: Duration = Duration::from_secs(14 * 24 * 3600);
     /// Bytes of a way that are kept. A longer one would be gone again from its start, and interrupted at the same place.
     const MAX_WAY: usize = 32 * 1024;
 
     /// Returns what the next fetch of the feed needs to continue from here instead of requesting the first hosts again.
     /// `None` when there is nothing to spare; `Err` when it is too much. `at` is when the chain was interrupted first.
     pub fn detour(&self, at: Timestamp) -> Result<Option<Detour>, RedirectError> {
-        if self.is_at_start() && self.probe.is_none() {
+        if self.is_at_start() && self.probe.is_none() && !self.restarted {
             return Ok(None);
         }
         let way = Way { at, chain: self.clone() };
@@ -353,6 +372,9 @@ mod tests {
         assert_eq!(Chain::resumed(&detour, &start, now.after(Chain::LIFE)), None);
         let forged = Detour { next: url("http://c.example/"), ..detour.clone() };
         assert_eq!(Chain::resumed(&forged, &start, now), None);
+        let earlier = Detour { way: detour.way.replace(",\"restarted\":false", ""), ..detour.clone() };
+        assert_ne!(earlier, detour);
+        assert_eq!(Chain::resumed(&earlier, &start, now), Some((chain.clone(), now)), "an earlier version's");
         for way in ["", "{}", "{\"at\":0,\"chain\":{\"visited\":[]}}"] {
             let broken = Detour { way: way.to_owned(), ..detour.clone() };
             assert_eq!(Chain::resumed(&broken, &start, now), None, "{way}");
@@ -368,5 +390,29 @@ mod tests {
         }
         let refused = matches!(chain.detour(now), Err(RedirectError::TooLong));
         assert!(refused, "it would begin anew and come here again, for ever");
+    }
+
+    #[test]
+    fn a_chain_that_starts_again_is_kept_from_its_start_and_does_so_once() {
+        let now = Timestamp::from_millis(1_790_000_000_000);
+        let (start, posts) = (url("http://a.example/ada"), "http://b.example/posts");
+        let mut first = Chain::new(start.clone());
+        assert!(first.lead_to(posts, About::default()) && first.is_from(posts));
+        follow(&mut first, 302, "/elsewhere").unwrap();
+        assert!(first.is_from(posts) && !first.is_from("http://b.example/elsewhere"));
+        let again = Chain::restarted_at(start.clone());
+        let detour = again.detour(now).unwrap().unwrap();
+        assert_eq!(detour.next, start);
+        let (mut resumed, _) = Chain::resumed(&detour, &start, now).unwrap();
+        assert_eq!(resumed, again);
+        assert!(resumed.lead_to(posts, About::default()) && !resumed.is_from(posts));
+    }
+
+    #[test]
+    fn p17_a_chain_lives_longer_than_its_longest_waits_together() {
+        let redirects = common::config::defaults().fetch.max_redirects;
+        // One more after a HEAD, or before a search for lost posts.
+        let waits = u32::try_from(redirects + MAX_LEADS + 1).unwrap();
+        assert!(Chain::LIFE > Chain::LONGEST_WAIT * waits);
     }
 }

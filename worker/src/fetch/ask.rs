@@ -31,6 +31,7 @@ use crate::document::{Answer, Read, read};
 use crate::failure::{self, Failure, Unanswered};
 use crate::headers;
 use crate::links;
+use crate::redirect::Chain;
 use crate::request;
 use crate::trace::{self, Exchange};
 
@@ -74,7 +75,7 @@ pub(super) async fn wait_for_server(fetch: &Fetch<'_>, url: &FeedUrl) -> Result<
     let Some(until) = fetch.fetched.retry_after else { return Ok(()) };
     let now = fetch.hops.clock.now();
     if until.since(now) > fetch.hops.rules.for_url(url.as_url()).limits.gap {
-        return Err(until.min(now.after(LONGEST_DETOUR)));
+        return Err(until.min(now.after(Chain::LONGEST_WAIT)));
     }
     wait_until(fetch, until).await
 }
@@ -440,9 +441,6 @@ const SLOW_PARSE: Duration = Duration::from_secs(2);
 const SHORTEST_WAIT: Duration = Duration::from_millis(5);
 /// Time for the page that comes with a failing status.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a response may delay the next request of its fetch. Shorter than the time for which a detour is kept, so that the
-/// fetch continues.
-const LONGEST_DETOUR: Duration = Duration::from_secs(24 * 60 * 60);
 /// When a job is tried again that this machine had no socket for.
 const SHORTAGE_RETRY: Duration = Duration::from_secs(5);
 /// When a job is tried again whose redirect could not be charged because the gate did not answer.

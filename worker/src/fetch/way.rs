@@ -21,17 +21,21 @@ use crate::redirect::{About, Chain};
 /// Returns where a fetch begins: at the feed's own URL, or where that one's answer said that the posts are.
 pub(super) fn start_of(job: &FetchJob) -> Chain {
     let mut chain = Chain::new(job.url.clone());
-    match job.validators.for_url.as_deref().and_then(|url| url.strip_suffix(Validators::POSTS)) {
+    match found_at(job) {
         Some(posts) => chain.lead_to(posts, About::default()),
         None => ask_as_actor(&mut chain, job),
     };
     chain
 }
 
+/// Returns where an earlier poll found the posts, if not at the feed's own URL.
+fn found_at(job: &FetchJob) -> Option<&str> {
+    job.validators.for_url.as_deref()?.strip_suffix(Validators::POSTS)
+}
+
 /// Requests an actor at the feed's own URL, with a signature, where a request without one was refused.
 fn ask_as_actor(chain: &mut Chain, job: &FetchJob) -> bool {
-    // The actor distinguishes this way from one that begins where posts were found before.
-    job.signed && chain.lead_to(job.url.as_str(), About { actor: Some(job.url.clone()), ..About::default() })
+    job.signed && chain.lead_to(job.url.as_str(), About::default())
 }
 
 pub(super) async fn run(fetch: &mut Fetch<'_>) -> Outcome {
@@ -46,8 +50,6 @@ pub(super) async fn run(fetch: &mut Fetch<'_>) -> Outcome {
 
 /// Requests one URL after the other until none is left.
 async fn walk(fetch: &mut Fetch<'_>) -> Outcome {
-    // The outcome of the place where the posts were, once the search for them has begun again.
-    let mut lost: Option<Outcome> = None;
     loop {
         let url = fetch.chain.current().clone();
         if let Err(refused) = fetch.shared.guard.check_url(url.as_url()) {
@@ -62,11 +64,7 @@ async fn walk(fetch: &mut Fetch<'_>) -> Outcome {
         }
         let permit = match ask::admission(fetch, &url).await {
             Ok(permit) => permit,
-            Err(until) => {
-                // A fetch that is postponed at its start would begin at the old place again, without end.
-                let lost = lost.filter(|_| fetch.chain.is_at_start());
-                return lost.unwrap_or_else(|| ask::interrupt(fetch, until));
-            }
+            Err(until) => return ask::interrupt(fetch, until),
         };
         let step = ask::hop(fetch, &url).await;
         fetch.fetched.duration = fetch.started.elapsed();
@@ -88,14 +86,10 @@ async fn walk(fetch: &mut Fetch<'_>) -> Outcome {
                 (outcome, lead)
             }
         };
-        if lead.is_some_and(|lead| follow(fetch, lead)) {
-            continue;
-        }
-        // Only once: the search may lead to the same place.
-        if lost.is_some() || !start_anew(fetch, &outcome).await {
+        let continues = lead.is_some_and(|lead| follow(fetch, lead)) || start_again(fetch, &outcome);
+        if !continues {
             return outcome;
         }
-        lost = Some(outcome);
     }
 }
 
@@ -121,8 +115,8 @@ async fn try_usual_places(fetch: &mut Fetch<'_>, page_outcome: Outcome, host: Ho
     fetch.patience = fetch.shared.timeout;
     let page = fetch.fetched.clone();
     let site = fetch.chain.current().clone();
-    let may_search = ask::wait_for_server(fetch, &site).await.is_ok();
-    if !may_search || !fetch.shared.searched().begin(&site, fetch.hops.clock.now()) {
+    // Before any wait, which would keep the job's slot unnecessarily.
+    if !fetch.shared.searched().begin(&site, fetch.hops.clock.now()) {
         return page_outcome;
     }
     for place in usual_places(&site) {
@@ -174,8 +168,8 @@ fn follow(fetch: &mut Fetch<'_>, lead: Lead) -> bool {
     fetch.chain.lead_to(&lead.url, About { name: lead.name, page: lead.page, actor })
 }
 
-/// When the posts have moved since the last poll, the search begins again at the feed's own URL.
-async fn start_anew(fetch: &mut Fetch<'_>, outcome: &Outcome) -> bool {
+/// Starts the search for the posts again at the feed's own URL if they are no longer where an earlier poll found them.
+fn start_again(fetch: &mut Fetch<'_>, outcome: &Outcome) -> bool {
     let job = fetch.job;
     let is_missing = match outcome.failure() {
         Some(FailureKind::NotAFeed | FailureKind::Redirects) => true,
@@ -184,26 +178,15 @@ async fn start_anew(fetch: &mut Fetch<'_>, outcome: &Outcome) -> bool {
     };
     // The posts may be at a signed feed's own URL.
     let is_same_request = job.signed && *fetch.chain.current() == job.url;
-    if !is_missing || !is_remembered(fetch) || is_same_request {
+    let is_remembered = found_at(job).is_some_and(|posts| fetch.chain.is_from(posts));
+    if !is_missing || !is_remembered || is_same_request {
         return false;
     }
-    // The next fetch would begin at the old place again, so the rest is done in this one.
-    fetch.patience = fetch.shared.timeout;
-    if ask::wait_for_server(fetch, &job.url).await.is_err() {
-        return false;
-    }
-    let mut fresh = Chain::new(job.url.clone());
-    ask_as_actor(&mut fresh, job);
-    (fetch.chain, fetch.interrupted) = (fresh, None);
+    let mut chain = Chain::restarted_at(job.url.clone());
+    ask_as_actor(&mut chain, job);
+    // It waits for the host within this fetch, or else continues in the next one.
+    (fetch.chain, fetch.interrupted, fetch.patience) = (chain, None, fetch.shared.timeout);
     true
-}
-
-/// Returns whether the chain began where an earlier poll found the posts, also if redirects followed: no document led there. After
-/// a document that says nothing of its actor a chain looks the same.
-fn is_remembered(fetch: &Fetch<'_>) -> bool {
-    let found_at = fetch.job.validators.for_url.as_deref();
-    let is_known = found_at.is_some_and(|url| url.ends_with(Validators::POSTS));
-    is_known && fetch.chain.asks_for_activities() && *fetch.chain.about() == About::default()
 }
 
 pub(super) fn finish(fetch: Fetch<'_>, outcome: Outcome) -> Fetched {

@@ -35,6 +35,10 @@ fn posts(ids: &[u32]) -> Script {
     json(&format!("\"type\": \"OrderedCollectionPage\", \"orderedItems\": [{}]", notes.join(", ")))
 }
 
+fn asked(bench: &Bench) -> Vec<String> {
+    bench.origin.log().iter().map(|record| record.target().to_owned()).collect()
+}
+
 /// Returns an actor at `/ada` whose posts are at `/outbox?page=true`.
 fn served(bench: &Bench) -> common::job::FetchJob {
     bench.origin.set("/outbox", collection("?page=true"));
@@ -57,8 +61,8 @@ async fn an_actor_leads_to_its_posts_and_later_polls_begin_there() {
     let second = bench.poll(&mut job).await;
     assert!(not_modified(&second) && second.conditional, "{second:?}");
     assert_eq!(job.validators.for_url.as_deref(), Some(&*posts), "a 304 does not forget it");
-    let asked: Vec<String> = bench.origin.log().iter().map(|record| record.target().to_owned()).collect();
-    assert_eq!(asked, ["/ada", "/outbox", "/outbox?page=true", "/outbox?page=true"], "one request a poll from then on");
+    let requests = ["/ada", "/outbox", "/outbox?page=true", "/outbox?page=true"];
+    assert_eq!(asked(&bench), requests, "one request a poll from then on");
     let log = bench.origin.log();
     let accepts: Vec<String> = log.iter().filter_map(|record| record.header("accept")).collect();
     assert!(!accepts[0].contains("activity+json"), "feeds are asked for as ever: {}", accepts[0]);
@@ -146,22 +150,46 @@ async fn posts_that_are_still_missing_are_looked_for_once() {
     bench.origin.set("/outbox?page=true", Script::status(404));
     let fetched = bench.poll(&mut job).await;
     assert_eq!((failure(&fetched).0, fetched.http_status), (FailureKind::Status, Some(404)));
-    let asked: Vec<String> = bench.origin.log().iter().skip(2).map(|record| record.target().to_owned()).collect();
-    assert_eq!(asked, ["/outbox?page=true", "/outbox", "/outbox?page=true"]);
+    assert_eq!(asked(&bench)[2..], ["/outbox?page=true", "/outbox", "/outbox?page=true"]);
 }
 
 #[tokio::test]
-async fn posts_that_are_missing_where_no_request_may_follow_are_a_failure_and_not_asked_for_without_end() {
+async fn p17_p30_posts_that_moved_are_found_in_later_fetches_where_no_request_may_follow() {
     let hour = Duration::from_secs(3600);
     let later = Script::status(404).header("Retry-After", "3600");
-    for (gap, missing) in [(hour, Script::status(404)), (Duration::ZERO, later)] {
-        let bench = Bench::with_hosts(HostConfig { gap, ..HostConfig::default() }, Vec::new(), |_| {}).await;
+    for (gap, missing, deferred) in [(hour, Script::status(404), 3), (Duration::ZERO, later, 1)] {
+        let mut bench = Bench::with_hosts(HostConfig { gap, ..HostConfig::default() }, Vec::new(), |_| {}).await;
         bench.origin.set("/outbox?page=true", missing);
+        bench.origin.set("/outbox", collection("/new"));
+        bench.origin.set("/new", posts(&[2, 1]));
         let mut job = bench.feed("/ada", actor("/outbox"));
         job.validators.for_url = Some(format!("{}#posts", bench.origin.url("/outbox?page=true")));
-        let fetched = bench.fetch(&job).await;
-        assert_eq!((failure(&fetched).0, fetched.http_status), (FailureKind::Status, Some(404)));
-        bench.requests("/ada", 0).await;
+        for requests in 1..=deferred {
+            let fetched = bench.poll(&mut job).await;
+            assert!(matches!(fetched.outcome, Outcome::Deferred { .. }), "{fetched:?}");
+            assert_eq!(asked(&bench).len(), requests);
+            bench.end_gaps().await;
+        }
+        assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 2);
+        assert_eq!(asked(&bench), ["/outbox?page=true", "/ada", "/outbox", "/new"]);
+        assert_eq!(job.validators.for_url, Some(format!("{}#posts", bench.origin.url("/new"))));
+    }
+}
+
+#[tokio::test]
+async fn a_search_for_posts_that_was_interrupted_is_not_started_again_where_it_finds_none() {
+    let page = "<!DOCTYPE html><link rel=alternate type=application/activity+json href=/ada>";
+    for (own, next) in [(Script::body("text/html", page), "/ada"), (collection("/posts"), "/posts")] {
+        let bench = Bench::start().await;
+        bench.origin.set("/posts", Script::status(404));
+        bench.origin.set("/ada", Script::status(404));
+        let mut job = bench.feed("/own", own.header("Retry-After", "3600"));
+        job.validators.for_url = Some(format!("{}#posts", bench.origin.url("/posts")));
+        let first = bench.poll(&mut job).await;
+        assert!(matches!(first.outcome, Outcome::Deferred { .. }), "{first:?}");
+        let second = bench.poll(&mut job).await;
+        assert_eq!((failure(&second).0, second.http_status), (FailureKind::Status, Some(404)));
+        assert_eq!(asked(&bench), ["/posts", "/own", next]);
     }
 }
 

@@ -71,9 +71,13 @@ impl Bench {
         let setup =
             FetchSetup { hosts: "127.0.0.1 one.test\n127.0.0.2 two.test\n".to_owned(), ..FetchSetup::default() };
         let fetcher = Fetcher::with_setup(&config, &rules, &setup).unwrap();
-        let gate = MemoryGate::new(Timestamp::EPOCH);
-        assert!(gate.open(&LoadMark(String::new()), SystemClock.now()).await.unwrap());
+        let gate = open_gate().await;
         Bench { origin, fetcher, gate, rules, config, login: None, feeds: AtomicI64::new(1) }
+    }
+
+    /// Forgets all earlier requests, as if the gap of every host had ended.
+    pub(crate) async fn end_gaps(&mut self) {
+        self.gate = open_gate().await;
     }
 
     /// Returns a path of the first host with this script, and the feed there.
@@ -183,6 +187,12 @@ impl Bench {
         assert_eq!(requests.len(), count, "requests for {path}");
         requests
     }
+}
+
+async fn open_gate() -> MemoryGate {
+    let gate = MemoryGate::new(Timestamp::EPOCH);
+    assert!(gate.open(&LoadMark(String::new()), SystemClock.now()).await.unwrap());
+    gate
 }
 
 pub(crate) fn document(fetched: &Fetched) -> &Document {

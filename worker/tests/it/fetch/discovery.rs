@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::host::HostConfig;
+use common::host::{HostConfig, HostRules};
 use common::job::FetchJob;
 use common::outcome::{Blocker, FailureKind};
 use common::report::Outcome;
@@ -44,6 +44,20 @@ async fn each_place_is_asked_once_and_only_when_a_feed_is_new() {
     assert_eq!(asked(&bench).len(), 8, "a page that was looked through is not again");
     bench.fetch(&bench.feed("/other", page("hello"))).await;
     assert_eq!(asked(&bench).len(), 9, "nor is its site, whatever page of it is added");
+}
+
+#[tokio::test]
+async fn a_page_of_a_site_that_was_searched_waits_for_nothing() {
+    let mut bench = Bench::start().await;
+    bench.fetch(&bench.feed("/", page("hello"))).await;
+    let gap = Duration::from_secs(3600);
+    bench.rules = HostRules::new(HostConfig { gap, ..HostConfig::default() }, Vec::new());
+    bench.end_gaps().await;
+    // Within the gap: a search would wait for it.
+    let job = bench.feed("/other", page("hello").header("Retry-After", "60"));
+    let fetched = tokio::time::timeout(Duration::from_secs(30), bench.fetch(&job)).await.expect("no wait");
+    assert_eq!((failure(&fetched).0, fetched.http_status), (FailureKind::NotAFeed, Some(200)));
+    assert_eq!(asked(&bench).len(), 8, "a page, six guesses, and the other page");
 }
 
 #[tokio::test]
