@@ -4,9 +4,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use clap::Args;
-use common::url::FeedId;
 use reqwest::Method;
 use scheduler::wire::AddedView;
 use serde_json::{Map, Value};
@@ -14,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::audience::AudienceArgs;
 use crate::client::{Client, ClientArgs, Refused, is_invalid};
-use crate::first_poll::FirstPoll;
+use crate::first_poll::{FirstPoll, has_settings};
 use crate::output;
 
 /// `feed add`
@@ -52,10 +50,7 @@ pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
                 if !args.client.json {
                     output::line(&format!("{} {} {}", verb(&view), view.feed.id, view.feed.url))?;
                 }
-                if !view.new && !settings.is_empty() {
-                    say_unchanged(view.feed.id);
-                    failed = true;
-                }
+                failed |= !view.new && !has_settings(&view.feed, &settings)?;
                 added.push(view);
             }
             Err(error) if args.url.len() > 1 && error.is::<Refused>() => {
@@ -66,7 +61,7 @@ pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let deadline = Instant::now() + args.wait.unwrap_or(if args.client.json { Duration::ZERO } else { WAIT });
-    let first_poll = FirstPoll { client: &client, json: args.client.json, settings: !settings.is_empty(), deadline };
+    let first_poll = FirstPoll { client: &client, json: args.client.json, settings: &settings, deadline };
     for view in &mut added {
         failed |= !first_poll.report(view).await?;
     }
@@ -86,12 +81,6 @@ fn settings(args: &AddArgs) -> Map<String, Value> {
         settings.insert("external_id".to_owned(), id.as_str().into());
     }
     settings
-}
-
-/// Reports that a known feed keeps its settings.
-pub(crate) fn say_unchanged(id: FeedId) {
-    let commands = format!("use `feedfleet feed set {id}` and `feedfleet feed label {id}`");
-    output::error(&anyhow!("feed {id} is already known; its settings were not changed ({commands})"));
 }
 
 /// Adds a feed; what is not a URL is tried as a host and path.

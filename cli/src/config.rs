@@ -131,7 +131,10 @@ fn in_force(view: &ConfigView, now: Timestamp) -> String {
 fn lines(key: &str, value: &serde_json::Value, text: &mut String) {
     match value.as_object() {
         Some(section) => section.iter().for_each(|(name, value)| lines(&format!("{key}.{name}"), value, text)),
-        None => *text += &format!("\n{key} = {value}"),
+        None => match value.as_str().and_then(|text| humantime::parse_duration(text).ok()) {
+            Some(duration) => *text += &format!("\n{key} = \"{}\"", common::duration::as_text(duration)),
+            None => *text += &format!("\n{key} = {value}"),
+        },
     }
 }
 

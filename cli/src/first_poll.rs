@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::anyhow;
 use common::last_error::{ErrorKind, ExplainedError};
 use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::Status;
@@ -9,14 +10,29 @@ use common::time::{Clock, SystemClock};
 use common::words;
 use reqwest::Method;
 use scheduler::wire::{AddedView, FeedView, StatsView};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use crate::add::say_unchanged;
 use crate::client::Client;
 use crate::output::{self, plain};
 use crate::terminal::{Ink, Waiting, paint};
 use crate::when;
+
+/// Returns whether a known feed has these settings. Reports it if not, because adding a known feed changes none.
+pub(crate) fn has_settings(feed: &FeedView, settings: &Map<String, Value>) -> anyhow::Result<bool> {
+    let has = serde_json::to_value(feed)?;
+    let is_so = |(name, wanted): (&String, &Value)| match (wanted, &has[name]) {
+        (Value::Array(wanted), Value::Array(has)) => wanted.iter().all(|one| has.contains(one)),
+        (wanted, has) => wanted == has,
+    };
+    let all = settings.iter().all(is_so);
+    if !all {
+        let id = feed.id;
+        let commands = format!("use `feedfleet feed set {id}` and `feedfleet feed label {id}`");
+        output::error(&anyhow!("feed {id} is already known; its settings were not changed ({commands})"));
+    }
+    Ok(all)
+}
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long a failed poll may still turn out to be a page whose feed is taken, on a busy machine.
@@ -27,8 +43,8 @@ pub(crate) struct FirstPoll<'a> {
     pub(crate) client: &'a Client,
     /// A program reads the result: nothing else is printed, and nothing is removed.
     pub(crate) json: bool,
-    /// The command sets more of new feeds than their URLs.
-    pub(crate) settings: bool,
+    /// What the command sets of new feeds, apart from their URLs.
+    pub(crate) settings: &'a Map<String, Value>,
     pub(crate) deadline: Instant,
 }
 
@@ -82,11 +98,7 @@ impl FirstPoll<'_> {
             let kept = if taken_out { "; nothing was added" } else { "" };
             self.line(&format!("{} is a page; {what}{kept}", feed.id))?;
             self.others(feed)?;
-            let dropped = taken_out && self.settings;
-            if dropped {
-                say_unchanged(survivor.id);
-            }
-            return Ok(!dropped);
+            return Ok(!taken_out || has_settings(&survivor, self.settings)?);
         }
         if feed.last_success.is_some() {
             let page = if feed.url == asked { String::new() } else { format!("is a page; took {}, ", feed.url) };

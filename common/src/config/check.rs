@@ -67,7 +67,8 @@ impl Config {
             format!("must be at least twice fetch.max_entries ({document}), or 0 for no limit")
         });
         let level = &self.log.level;
-        refusals.require(level.split(',').all(has_level), "log.level", || {
+        let mut parts = level.split(',').filter(|part| !part.is_empty()).peekable();
+        refusals.require(parts.peek().is_some() && parts.all(has_level), "log.level", || {
             format!(
                 "cannot be \"{level}\": write error, warn, info, debug or trace, or a list per module such as \
                  info,worker=debug"

@@ -300,10 +300,12 @@ fn without_loopback_tokens_are_asked_for_and_short_or_doubled_ones_refused() {
 
 #[test]
 fn a_misspelt_log_level_is_refused_and_not_taken_for_a_module() {
-    for level in ["info", "WARN", "off", "3", "info,worker=debug", "worker=Trace", "worker[fetch{host=a}]=debug"] {
+    for level in
+        ["info", "WARN", "off", "3", "info,", "info,worker=debug", "worker=Trace", "worker[fetch{host=a}]=debug"]
+    {
         load(None, std::iter::empty(), &[("log.level", level.into())]).unwrap();
     }
-    for level in ["", " ", "warning", "info,worker", "worker=dbug", "worker=", "info,", "info, debug"] {
+    for level in ["", " ", "warning", "info,worker", "worker=dbug", "worker=", ",", "info, debug"] {
         let error = load(None, std::iter::empty(), &[("log.level", level.into())]).unwrap_err().to_string();
         let reason = "write error, warn, info, debug or trace, or a list per module such as info,worker=debug";
         assert_eq!(error, format!("log.level in the command line cannot be \"{level}\": {reason}"));

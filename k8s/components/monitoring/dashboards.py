@@ -95,7 +95,8 @@ FLEET = [
      "scheduler cannot use the newest.", "short", [(f"max by (pod) ({of_schedulers('policy_version')})", "{{pod}}")], 8),
     ("Reloads", "1 if the last attempt to read the configuration again succeeded, and the time since the last success, or since the last start.", "short",
      [(lowest("config_last_reload_successful"), "succeeded"),
-      ('time() - max ({__name__=~"feedfleet_config_last_reload_success_timestamp_seconds|process_start_time_seconds",@})', "seconds since")], 8),
+      ('time() - max ({__name__=~"feedfleet_config_last_reload_success_timestamp_seconds|process_start_time_seconds",@} '
+       'and on (instance) feedfleet_ready{@,role!="worker"})', "seconds since")], 8),
     ("Ready", "Processes that can do their work, by role, and those that cannot, because a server does not answer or their clock is off.", "short",
      [("sum by (role) (feedfleet_ready{@})", "{{role}}"), ("sum by (role) (1 - feedfleet_ready{@})", "{{role}} not ready")], 8),
     ("Last pruning", "Time since rows older than their retention were last deleted, by any scheduler: at least every ten minutes.", "s",

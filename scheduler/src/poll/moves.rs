@@ -146,6 +146,8 @@ impl Moves {
     async fn revive(&self, survivor: FeedId, answers: bool, now: Timestamp) -> Result<(), BackendError> {
         let Some(there) = self.store.feed(&FeedRef::Id(survivor)).await? else { return Ok(()) };
         let may = match there.status {
+            // An older program erased its survivor.
+            Status::Merged if there.merged_into.is_none() => true,
             Status::Active | Status::Paused | Status::Merged | Status::Quarantined => false,
             Status::Gone | Status::Blacklisted => answers,
             Status::Removed => true,

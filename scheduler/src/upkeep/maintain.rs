@@ -13,6 +13,7 @@ use common::queue::Queue;
 use common::report::FetchReport;
 use common::secrets::Keyring;
 use common::time::{Clock, Timestamp, compared};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
@@ -92,8 +93,12 @@ impl Maintainer {
                 sealing.note(resealing.round(&*self.store, &self.secrets).await.map_err(BackendError::from));
             }
             if now.is_time_again(pruned, prune_every) {
-                pruned = now;
-                pruning.note(self.prune(clock, stop).await);
+                let outcome = self.prune(clock, stop).await;
+                // What takes longer continues after the others had their turn.
+                if !matches!(outcome, Ok(Pruned::Partly)) {
+                    pruned = now;
+                }
+                pruning.note(outcome.map(drop));
             }
             stop.run_until_cancelled(tokio::time::sleep(DEPTHS_EVERY.min(prune_every))).await;
         }
@@ -146,36 +151,50 @@ impl Maintainer {
         Ok(())
     }
 
-    async fn prune(&self, clock: &dyn Clock, stop: &CancellationToken) -> Result<(), BackendError> {
+    async fn prune(&self, clock: &dyn Clock, stop: &CancellationToken) -> Result<Pruned, BackendError> {
         // What is old by a clock that is off may be of today.
         let now = compared(clock, || self.schedule.check(clock)).await?;
         let retention = &self.config.retention;
         let entries = (!retention.entries.is_zero()).then(|| now.before(retention.entries));
         let mut gone = 0;
+        let turn = Instant::now() + PRUNE_TURN;
+        let goes_on = || !stop.is_cancelled() && Instant::now() < turn;
         // A call deletes a bounded number, so that others can write in between.
-        while !stop.is_cancelled() {
+        while goes_on() {
             match self.store.prune(now.before(retention.events), entries).await? {
                 0 => break,
                 some => gone += some,
             }
         }
         // Audit lines are deleted too: an audit that is kept for ever is not read.
-        while !stop.is_cancelled() {
+        while goes_on() {
             match self.store.prune_audit(now.before(retention.audit)).await? {
                 0 => break,
                 some => gone += some,
             }
         }
-        while !stop.is_cancelled() {
+        while goes_on() {
             match self.store.erase_pages(now.before(PAGES_KEPT), now).await? {
                 0 => break,
                 some => gone += some,
             }
         }
         tracing::debug!(gone, "old rows deleted");
+        if !goes_on() {
+            return Ok(Pruned::Partly);
+        }
         self.metrics.pruned_at.set(now.millis() as f64 / 1000.0);
-        Ok(())
+        Ok(Pruned::Wholly)
     }
+}
+
+/// How long pruning may take before the other work has its turn.
+const PRUNE_TURN: Duration = Duration::from_secs(20);
+
+/// Whether everything was deleted that is older than its retention.
+enum Pruned {
+    Wholly,
+    Partly,
 }
 
 /// Sets the metrics that show the store's numbers.

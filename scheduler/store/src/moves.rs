@@ -76,10 +76,14 @@ pub enum Moved {
 /// The maximum number of earlier merges that a move follows from the feed that has its URL.
 pub(crate) const MOST_MERGES: i32 = 5;
 
-/// Reads which feed $1 was merged into, and which feeds were merged into it.
-pub(crate) const MERGED_WITH: &str = "SELECT merged_into FROM feeds WHERE id = $1 AND merged_into IS NOT NULL \
-                                      UNION SELECT id FROM feeds WHERE merged_into = $1";
+/// Reads which feed $1 was merged into, and which feeds were merged into it, over others too.
+pub(crate) const MERGED_WITH: &str = "WITH RECURSIVE merged (id) AS ( \
+     SELECT id FROM feeds WHERE merged_into = $1 AND status = 'merged' \
+     UNION SELECT feeds.id FROM feeds JOIN merged ON feeds.merged_into = merged.id WHERE feeds.status = 'merged') \
+     SELECT merged_into FROM feeds WHERE id = $1 AND merged_into IS NOT NULL UNION SELECT id FROM merged";
 
-/// Removes the feeds that were merged into feed $1, which is about to be erased: no feed is polled in their place any more.
-pub(crate) const REMOVE_MERGED: &str =
-    "UPDATE feeds SET status = 'removed', version = version + 1 WHERE merged_into = $1 AND status = 'merged'";
+/// Removes the feeds that were merged into feed $1, over others too. It is about to be erased: no feed is polled in their place any more.
+pub(crate) const REMOVE_MERGED: &str = "WITH RECURSIVE merged (id) AS ( \
+     SELECT id FROM feeds WHERE merged_into = $1 AND status = 'merged' \
+     UNION SELECT feeds.id FROM feeds JOIN merged ON feeds.merged_into = merged.id WHERE feeds.status = 'merged') \
+     UPDATE feeds SET status = 'removed', version = version + 1, merged_into = NULL WHERE id IN (SELECT id FROM merged)";

@@ -105,6 +105,16 @@ pub(crate) async fn a_feed_that_moves_onto_a_merged_one_is_merged_into_what_that
     for id in [ids[6], ids[8]] {
         assert_eq!(feed(&*store, id).await.status, Status::Active);
     }
+
+    let before = store.latest_seq().await.unwrap();
+    assert!(store.erase_feed(ids[6], at(30)).await.unwrap());
+    for id in ids[..6].iter().chain([&ids[7]]) {
+        let removed = feed(&*store, *id).await;
+        assert_eq!((removed.status, removed.merged_into), (Status::Removed, None), "over others too");
+    }
+    assert_eq!(store.events(before, 20).await.unwrap().items.len(), 8, "of each");
+    let Audit { kept, right } = backend.audit().await;
+    assert_eq!(kept, right);
 }
 
 pub(crate) async fn a_page_that_another_was_merged_into_is_not_erased(backend: &dyn Backend) {

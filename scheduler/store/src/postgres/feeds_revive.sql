@@ -1,6 +1,6 @@
 -- Known feeds that are not polled any more, sorted by number, get one try, but never before the end of a hold: what a
 -- person took out by any wish, the others when a person adds them one by one, so that a list that is sent every night
--- does not poll them every night. Their memory stays, so that one more failure ends it again. (An expression: the index
+-- does not poll them every night. An older program leaves feeds merged without a survivor when it erases that one. Their memory stays, so that one more failure ends it again. (An expression: the index
 -- of statuses has them all, the rows' numbers lead.)
 UPDATE feeds
 SET status   = 'active',
@@ -10,5 +10,5 @@ SET status   = 'active',
     terms    = new.terms
 FROM UNNEST($1::bigint[], $2::bigint[], $3::bytea[], $4::boolean[]) AS new (id, next_due, terms, by_hand)
 WHERE feeds.id = new.id
-  AND (feeds.status || '' = 'removed' OR new.by_hand AND feeds.status || '' IN ('gone', 'blacklisted', 'quarantined'))
+  AND (feeds.status || '' = 'removed' OR feeds.status || '' = 'merged' AND feeds.merged_into IS NULL OR new.by_hand AND feeds.status || '' IN ('gone', 'blacklisted', 'quarantined'))
 RETURNING feeds.id
