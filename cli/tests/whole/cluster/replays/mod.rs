@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use common::feed::Feed as StoredFeed;
 use common::outcome::FailureKind;
-use load_tests::{Origin, Script, loopback};
+use load_tests::{Origin, Record, Script, loopback};
 
 use super::harness::{Cluster, Kind, Role, Servers, Urls};
 use crate::harness::PATIENCE;
@@ -123,4 +123,12 @@ fn with_own_redis() -> (Servers, Servers, Urls) {
     let (shared, own) = (Servers::shared(), Servers::own_with(&["redis"], false));
     let urls = Urls { redis: own.redis.clone(), ..Urls::of(&shared) };
     (shared, own, urls)
+}
+
+/// Checks that a host that throttled had its rest before the next request.
+fn assert_rested(throttled: &Record, next: &Record, rest: Duration) {
+    let waited = next.start - throttled.end.unwrap();
+    println!("requested again {waited:.1?} after its 429 with {rest:?}");
+    // The origin notes the end of its answer when the worker may have read it already.
+    assert!(waited >= rest - Duration::from_secs(1), "{waited:?}");
 }

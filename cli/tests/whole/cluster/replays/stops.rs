@@ -104,6 +104,6 @@ async fn a_feed_whose_starts_are_granted_in_vain_is_not_quarantined() {
     }
     let before = replay.origin.request_count();
     let all = replay.two_rounds(&roles).await;
-    println!("polled twice within {all:.1?} after three starts that were granted in vain, {before} requests before");
+    println!("polled twice within {all:.1?} after three starts whose grants came too late, {before} requests before");
     assert_eq!(replay.quarantined().await.len(), 0);
 }
