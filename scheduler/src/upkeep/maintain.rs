@@ -157,8 +157,8 @@ impl Maintainer {
         let retention = &self.config.retention;
         let entries = (!retention.entries.is_zero()).then(|| now.before(retention.entries));
         let mut gone = 0;
-        let turn = Instant::now() + PRUNE_TURN;
-        let goes_on = || !stop.is_cancelled() && Instant::now() < turn;
+        let turn_ends = Instant::now() + PRUNE_TURN;
+        let goes_on = || !stop.is_cancelled() && Instant::now() < turn_ends;
         // A call deletes a bounded number, so that others can write in between.
         while goes_on() {
             match self.store.prune(now.before(retention.events), entries).await? {
