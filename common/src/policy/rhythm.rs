@@ -213,15 +213,15 @@ impl Rhythm {
     }
 }
 
-/// Returns the number of hours since 1970.
+/// Returns the number of hours since 1970, negative before.
 pub(super) fn hour_of(at: Timestamp) -> i64 {
-    at.millis() / HOUR
+    at.millis().div_euclid(HOUR)
 }
 
 /// Returns the hour of the day, and the day of the week from Monday, of an hour since 1970.
-#[expect(clippy::cast_sign_loss, reason = "remainders of a positive number")]
+#[expect(clippy::cast_sign_loss, reason = "Euclidean remainders are never negative")]
 pub(super) fn place(hour: i64) -> (usize, usize) {
-    ((hour % 24) as usize, ((hour / 24 + EPOCH_WEEKDAY) % 7) as usize)
+    (hour.rem_euclid(24) as usize, (hour.div_euclid(24) + EPOCH_WEEKDAY).rem_euclid(7) as usize)
 }
 
 fn hour_of_day(at: Timestamp) -> usize {
@@ -280,4 +280,19 @@ fn days_between(earlier: Timestamp, later: Timestamp) -> f64 {
 #[expect(clippy::cast_possible_truncation, reason = "seven digits are plenty for an estimate, and half the space")]
 fn narrow(value: f64) -> f32 {
     value as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_before_1970_have_an_hour_and_a_weekday() {
+        let millis = Timestamp::from_millis;
+        assert_eq!((hour_of_day(millis(-1)), weekday(millis(-1))), (23, 2));
+        assert_eq!((hour_of_day(Timestamp::EPOCH), weekday(Timestamp::EPOCH)), (0, 3));
+        let mut rhythm = Rhythm::default();
+        [Timestamp::MIN, millis(-8 * HOUR), millis(-1)].into_iter().for_each(|date| rhythm.count(date));
+        assert_eq!(rhythm.weekdays.iter().sum::<u8>(), 3);
+    }
 }
