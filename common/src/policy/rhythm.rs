@@ -281,18 +281,3 @@ fn days_between(earlier: Timestamp, later: Timestamp) -> f64 {
 fn narrow(value: f64) -> f32 {
     value as f32
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_before_1970_have_an_hour_and_a_weekday() {
-        let millis = Timestamp::from_millis;
-        assert_eq!((hour_of_day(millis(-1)), weekday(millis(-1))), (23, 2));
-        assert_eq!((hour_of_day(Timestamp::EPOCH), weekday(Timestamp::EPOCH)), (0, 3));
-        let mut rhythm = Rhythm::default();
-        [Timestamp::MIN, millis(-8 * HOUR), millis(-1)].into_iter().for_each(|date| rhythm.count(date));
-        assert_eq!(rhythm.weekdays.iter().sum::<u8>(), 3);
-    }
-}

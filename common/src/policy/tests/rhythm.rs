@@ -48,6 +48,19 @@ fn the_first_documents_dates_stand_for_the_history_that_was_not_watched() {
 }
 
 #[test]
+fn a_date_before_1970_counts_in_its_hour_and_on_its_weekday() {
+    // A Wednesday; the last millisecond before 1970 is in the same hour.
+    let dates = [at("1969-12-31T23:00:00Z"), Timestamp::from_millis(-1)];
+    let (hours, weekdays) = first(&dated(dates)).profile();
+    let most = |shares: &[f32]| (0..shares.len()).max_by(|a, b| shares[*a].total_cmp(&shares[*b]));
+    assert_eq!((most(&hours), most(&weekdays)), (Some(23), Some(2)));
+    for date in [Timestamp::MIN, at("1925-07-20T20:17:00Z"), at("1969-12-31T16:00:00Z")] {
+        let rhythm = first(&dated([date]));
+        assert!(interval(&rhythm, "2026-07-01T12:00:00Z") > 0.0, "{date}");
+    }
+}
+
+#[test]
 fn the_rate_follows_what_is_seen_and_fades() {
     let mut rhythm = Rhythm::default().watched(noon());
     for day in 1..=120 {
