@@ -219,7 +219,7 @@ pub(super) fn hour_of(at: Timestamp) -> i64 {
 }
 
 /// Returns the hour of the day, and the day of the week from Monday, of an hour since 1970.
-#[expect(clippy::cast_sign_loss, reason = "Euclidean remainders are never negative")]
+#[expect(clippy::cast_possible_truncation, reason = "Euclidean remainders, of at most 23")]
 pub(super) fn place(hour: i64) -> (usize, usize) {
     (hour.rem_euclid(24) as usize, (hour.div_euclid(24) + EPOCH_WEEKDAY).rem_euclid(7) as usize)
 }
