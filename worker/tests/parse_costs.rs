@@ -160,6 +160,12 @@ fn feeds_that_multiply() -> Vec<(&'static str, Vec<u8>)> {
             let (base, others) = ("&amp;".repeat(2_000_000), " xml:base=''".repeat(255));
             rss(&format!("<x xml:base='{base}'{others}/>"))
         }),
+        ("a base of 8 KB, and another one in each of 128,000 links", {
+            let files: String = (0..64).map(|n| format!("<enclosure url='{n}' xml:base='x'/>")).collect();
+            let items = format!("<item>{files}</item>").repeat(2_000);
+            let base = format!("http://e.example/{}/", "b".repeat(8_132));
+            format!("<rss xml:base='{base}'><channel><title>t</title>{items}</channel></rss>").into_bytes()
+        }),
         ("a language of 1 MB around 100,000 contents", {
             let (language, contents) = ("a".repeat(1_000_000), "<content/>".repeat(100_000));
             atom(format!("<entry><category term='a' xml:lang='{language}'>{contents}</category></entry>"))
@@ -247,6 +253,22 @@ fn documents(file: &Path, address: &str) -> Vec<(&'static str, Vec<u8>)> {
             let item = format!(r#"{{"id":"1","attachments":[{}{{}}]}},"#, "{},".repeat(20_000));
             format!(r#"{{"version":"https://jsonfeed.org/version/1.1","items":[{}{{}}]}}"#, item.repeat(300))
                 .into_bytes()
+        }),
+        ("JSON Feed of 20,000 items with 65 attachments, 64 authors and 64 tags each", {
+            let list = |member: &str, times: usize| vec![member; times].join(",");
+            let (files, authors, tags) = (list("{}", 65), list("{}", 64), list(r#""""#, 64));
+            let item = format!(r#"{{"attachments":[{files}],"authors":[{authors}],"tags":[{tags}]}}"#);
+            let items = list(&item, 20_000);
+            format!(r#"{{"version":"https://jsonfeed.org/version/1.1","items":[{items}]}}"#).into_bytes()
+        }),
+        ("100,000 items that begin with the oldest", {
+            let item = |n| format!("<item><guid>{n}</guid><title>a</title><pubDate>{n}</pubDate></item>");
+            rss(&(1_000_000_000..1_000_100_000).map(item).collect::<String>())
+        }),
+        ("JSON Feed of 200,000 items that begin with the oldest", {
+            let item = |n| format!(r#"{{"id":{n},"date_published":{n}}}"#);
+            let items: Vec<String> = (1_000_000_000..1_000_200_000).map(item).collect();
+            format!(r#"{{"version":"https://jsonfeed.org/version/1.1","items":[{}]}}"#, items.join(",")).into_bytes()
         }),
         ("RSS-in-JSON of 20,000 items", {
             let items = r#"{"a":[1,1,1,1,1,1,1,1]},"#.repeat(20_000);

@@ -162,6 +162,34 @@ pub struct QueueDepth {
     pub consumers: Option<usize>,
     /// Messages in the dead letters, where they are kept.
     pub dead: usize,
+    /// The part of the items that only some of these processes receive.
+    pub apart: Apart,
+}
+
+/// What waits in a queue of its own, which not every process receives from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Apart {
+    /// Items, as in [`QueueDepth::items`].
+    pub items: usize,
+    /// How many processes receive them.
+    pub consumers: usize,
+}
+
+impl QueueDepth {
+    /// Returns how many of `limit` places are taken. Items apart take no more than their share, and none while nobody receives
+    /// them: their backlog keeps no others away.
+    pub fn taken(&self, limit: usize) -> usize {
+        let others = self.items.saturating_sub(self.apart.items);
+        others + self.apart.items.min(self.share_apart(limit))
+    }
+
+    /// Returns how many of `limit` places are for items apart: as large a part as that of the processes that receive them.
+    pub fn share_apart(&self, limit: usize) -> usize {
+        match self.consumers {
+            Some(all) if all > 0 => limit.saturating_mul(self.apart.consumers.min(all)).div_ceil(all),
+            _ => 0,
+        }
+    }
 }
 
 /// See the module's page for what an implementation guarantees.

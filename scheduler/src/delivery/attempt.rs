@@ -193,6 +193,10 @@ impl Attempts {
             false => (self.news(task).await?, false),
         };
         let is_lost = note_lost(of, &mut progress, &page);
+        if of.wish.format.has_entries_only() {
+            // Of entries that retention took there is nothing to send.
+            page.items.retain(|event| event.entry.is_some());
+        }
         if !repeats {
             page.more |= cut(&mut page.items, BODY_BYTES);
         }

@@ -60,7 +60,10 @@ pub(super) fn written(
             Body { media_type: "application/json", bytes: serde_json::to_vec(&envelope).unwrap_or_default() }
         }
         DeliveryFormat::JsonFeed => {
-            let items: Vec<Value> = events.iter().filter_map(|event| item(event, topic.is_none())).collect();
+            let mut seen = HashSet::new();
+            let is_first = |event: &&Event| event.entry.as_ref().is_some_and(|stored| seen.insert(stored.seq));
+            let first = events.iter().filter(is_first);
+            let items: Vec<Value> = first.filter_map(|event| item(event, topic.is_none())).collect();
             let mut feed = json!({
                 "version": "https://jsonfeed.org/version/1.1",
                 "title": title(subscription, topic),
@@ -170,4 +173,51 @@ fn attachments(entry: &Entry) -> Option<Value> {
         value
     };
     (!entry.enclosures.is_empty()).then(|| entry.enclosures.iter().map(attachment).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use common::url::FeedId;
+    use store::EntryFeed;
+
+    use super::*;
+
+    fn event(seq: i64, kind: &str, entry: i64) -> Event {
+        let stored = StoredEntry {
+            seq: entry,
+            feed_id: FeedId(1),
+            seen: Timestamp::EPOCH,
+            stored: Timestamp::EPOCH,
+            feed: EntryFeed::default(),
+            entry: Entry { id: format!("https://a.example/{entry}"), ..Entry::default() },
+        };
+        Event {
+            seq,
+            kind: kind.to_owned(),
+            feed_id: FeedId(1),
+            subscription: None,
+            at: Timestamp::EPOCH,
+            feed: EntryFeed::default(),
+            category: None,
+            host: None,
+            merged_into: None,
+            changed: Vec::new(),
+            since: None,
+            error: None,
+            entry: Some(stored),
+        }
+    }
+
+    #[test]
+    fn an_entry_that_changed_within_a_request_is_in_its_document_once() {
+        let events = || vec![event(1, "entry.new", 3), event(2, "entry.new", 2), event(3, "entry.updated", 3)];
+        let json = written(DeliveryFormat::JsonFeed, 1, "e", None, events());
+        let json: Value = serde_json::from_slice(&json.bytes).unwrap();
+        let items = json["items"].as_array().unwrap();
+        let seen: Vec<_> = items.iter().map(|item| (&item["id"], &item["_feedfleet"]["kind"])).collect();
+        let expected = ["https://a.example/3", "https://a.example/2"].map(|id| (json!(id), json!("entry.new")));
+        assert_eq!(seen, expected.each_ref().map(|(id, kind)| (id, kind)));
+        let atom = String::from_utf8(written(DeliveryFormat::Atom, 1, "e", None, events()).bytes).unwrap();
+        assert_eq!(atom.matches("<id>https://a.example/3</id>").count(), 1, "{atom}");
+    }
 }

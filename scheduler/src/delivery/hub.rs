@@ -8,6 +8,7 @@ use common::delivery::{DeliveryAnswer, DeliveryRequest};
 use common::outcome::DeliveryOutcome;
 use common::secrets::{Sealed, SecretError};
 use common::time::Timestamp;
+use common::url::FeedId;
 use common::webhook::hub_signature;
 use rand::RngExt;
 use tokio::time::Instant;
@@ -22,7 +23,9 @@ use super::settle::is_ours;
 use crate::error::BackendError;
 use crate::ops::hub::{TopicFeed, YOUNG, question_id};
 use crate::ops::{self, Ops};
-use store::{Delivery, Hub, Intent, IntentMode, StoreError, Subscription, SubscriptionChange, SubscriptionState};
+use store::{
+    Delivery, FeedRef, Hub, Intent, IntentMode, StoreError, Subscription, SubscriptionChange, SubscriptionState,
+};
 
 /// Requests until a subscriber that does not answer is taken to have refused.
 const TRIES: u32 = 5;
@@ -124,7 +127,7 @@ impl Verification<'_> {
             }
         };
         let mut wish = self.of.wish.clone();
-        (wish.filter.feed, wish.format) = (Some(feed), intent.format);
+        (wish.filter.feed, wish.format) = (Some(self.feed_for_now(feed).await?), intent.format);
         let until = self.ops.clock.now().after(Duration::from_secs(intent.lease));
         let hub = Hub { topic: self.hub.topic.clone(), until, intent: None };
         let secret = secret.unwrap_or_else(|| Sealed::from_bytes(Vec::new()));
@@ -136,6 +139,16 @@ impl Verification<'_> {
             ..with(hub)
         };
         self.change(change).await
+    }
+
+    /// Returns which feed's entries are delivered from now on. One that is merged into the feed of the topic stays until all of its own
+    /// entries are delivered: then the subscription follows it (`tending`).
+    async fn feed_for_now(&self, of_topic: FeedId) -> Result<FeedId, BackendError> {
+        let Some(current) = self.of.wish.filter.feed.filter(|current| *current != of_topic) else {
+            return Ok(of_topic);
+        };
+        let merged = self.ops.feed(&FeedRef::Id(current)).await?;
+        Ok(merged.filter(|feed| feed.merged_into == Some(of_topic)).map_or(of_topic, |feed| feed.id))
     }
 
     /// The subscriber does not want it, or does not answer: what it had stays as it was.

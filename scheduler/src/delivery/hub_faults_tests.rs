@@ -9,12 +9,12 @@ use common::time::{Clock, Timestamp};
 use common::url::FeedId;
 
 use super::hub_tests::*;
-use super::tending::round;
-use crate::ops::hub::{HubRefusal, HubRequest};
+use super::tending::{Tending, round};
+use crate::ops::hub::{HubRefusal, HubRequest, MOST_PER_HOST};
 use crate::ops::unmove::unmove;
 use crate::ops::{self, AddFeed, EditFeed};
 use crate::upkeep::reseal::Resealing;
-use store::{IntentMode, SubscriptionState};
+use store::{DeliveryFormat, Hub, IntentMode, NewSubscription, SubscriptionState};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -62,6 +62,28 @@ async fn first_requests_of_one_host_and_those_that_are_put_off_end_soon() {
     world.clock.advance(10 * MINUTE);
     round(&world.ops).await.unwrap();
     assert!(world.subscription().await.is_none());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn one_host_of_callbacks_does_not_fill_the_hub() {
+    let world = World::new(HubAccess::Known).await;
+    let id = world.ops.add(&[feed(TOPIC)], None).await.unwrap()[0].id;
+    world.say(Says::Silence);
+    let of = |host: &str, number: u64| HubRequest { callback: format!("https://{host}/?n={number}"), ..request() };
+    world.ask(&of("s.example", 0)).await;
+    let first = world.subscription().await.unwrap();
+    for number in 1..MOST_PER_HOST {
+        let mut wish = first.wish.clone();
+        (wish.target, wish.filter.feed) = (of("s.example:8443", number).callback, Some(id));
+        let hub = Some(Hub { topic: TOPIC.into(), until: world.clock.now().after(MINUTE), intent: None });
+        let confirmed = NewSubscription { wish, secret: first.secret.clone(), by: "hub".into(), after: 0, hub };
+        world.ops.store.add_subscription(&confirmed, world.clock.now()).await.unwrap().unwrap();
+    }
+    let refused = ops::hub::accept(&world.ops, &of("s.example", MOST_PER_HOST)).await.unwrap_err();
+    assert!(matches!(refused, HubRefusal::Busy { .. }), "{refused:?}");
+    world.ask(&of("www.s.example", MOST_PER_HOST)).await;
+    world.ask(&HubRequest { by: "reader".into(), ..of("s.example", MOST_PER_HOST) }).await;
     world.end().await;
 }
 
@@ -185,11 +207,12 @@ async fn an_entry_of_another_feed_moves_no_cursor_over_a_notification_that_waits
     world.end().await;
 }
 
-#[tokio::test]
-async fn a_subscription_follows_a_merge_when_everything_before_it_was_delivered() {
+/// Returns a subscription to the first of two feeds, of which an entry was not delivered when it was merged into the second one. That one
+/// has a new entry since.
+async fn merged_before_all_was_delivered() -> (World, [FeedId; 2]) {
     let world = World::new(HubAccess::Known).await;
-    let ids = [feed(TOPIC), feed("https://b.example/feed.xml")];
-    let ids: Vec<_> = world.ops.add(&ids, None).await.unwrap().iter().map(|added| added.id).collect();
+    let added = world.ops.add(&[feed(TOPIC), feed("https://b.example/feed.xml")], None).await.unwrap();
+    let ids = [added[0].id, added[1].id];
     world.ask(&HubRequest { lease: Some(86_400), ..request() }).await;
     world.settled().await;
     world.say(Says::Nothing);
@@ -197,25 +220,82 @@ async fn a_subscription_follows_a_merge_when_everything_before_it_was_delivered(
     world.until("failure", async |world| (world.subscription().await?.progress.failures > 0).then_some(())).await;
     world.merge(ids[0], ids[1]).await;
     world.entry(ids[1], "https://b.example/since").await;
-    round(&world.ops).await.unwrap();
-    let feed_now = async || world.subscription().await.unwrap().wish.filter.feed.unwrap();
-    assert_eq!(feed_now().await, ids[0], "an entry of before the merge is not delivered yet");
+    (world, ids)
+}
+
+async fn feed_now(world: &World) -> FeedId {
+    world.subscription().await.unwrap().wish.filter.feed.unwrap()
+}
+
+/// Waits until the subscriber was notified of this.
+async fn delivered(world: &World, part: &str) {
+    let is_in = |request: &DeliveryRequest| text(request).contains(part);
+    world.until(part, async |world| world.notified().iter().any(is_in).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_merge_of_long_ago_is_found_by_further_rounds_and_what_came_since_is_delivered() {
+    let (mut world, ids) = merged_before_all_was_delivered().await;
+    // More events than one look reads.
+    let third = world.ops.add(&[feed("https://c.example/feed.xml")], None).await.unwrap()[0].id;
+    world.entries(third, (0..2_100).map(|number| number.to_string()).collect()).await;
     world.say(Says::Yes);
     world.clock.advance(MINUTE);
-    let delivered = async |part: &str| {
-        world.until(part, async |world| world.notified().iter().rev().map(text).find(|it| it.contains(part))).await
-    };
-    delivered("https://a.example/before").await;
+    delivered(&world, "https://a.example/before").await;
+    // The cursor in the store passes all of them.
+    let newest = world.ops.store.latest_seq().await.unwrap();
+    for _ in 0..100 {
+        if world.subscription().await.unwrap().progress.cursor >= newest {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        world.restart().await;
+    }
+    assert_eq!(world.subscription().await.unwrap().progress.cursor, newest);
+    let mut tending = Tending::new(1);
+    tending.round(&world.ops).await.unwrap();
+    assert_eq!(feed_now(&world).await, ids[0], "the merge is not found yet");
+    tending.round(&world.ops).await.unwrap();
+    assert_eq!(feed_now(&world).await, ids[1]);
+    delivered(&world, "https://b.example/since").await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_renewal_after_a_merge_loses_nothing_from_before_it() {
+    let (world, ids) = merged_before_all_was_delivered().await;
+    world.say(Says::Yes);
+    world.ask(&HubRequest { lease: Some(86_400), format: DeliveryFormat::JsonFeed, ..request() }).await;
+    world.settled().await;
+    assert_eq!(feed_now(&world).await, ids[0]);
+    world.clock.advance(MINUTE);
+    // In the format of the renewal: the first try was in the one before.
+    delivered(&world, "\"id\":\"https://a.example/before\"").await;
     world.until("progress", async |world| (world.subscription().await?.progress.pending == 0).then_some(())).await;
     round(&world.ops).await.unwrap();
-    assert_eq!(feed_now().await, ids[1]);
-    delivered("https://b.example/since").await;
+    assert_eq!(feed_now(&world).await, ids[1]);
+    delivered(&world, "https://b.example/since").await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_subscription_follows_a_merge_when_everything_before_it_was_delivered() {
+    let (world, ids) = merged_before_all_was_delivered().await;
+    round(&world.ops).await.unwrap();
+    assert_eq!(feed_now(&world).await, ids[0], "an entry of before the merge is not delivered yet");
+    world.say(Says::Yes);
+    world.clock.advance(MINUTE);
+    delivered(&world, "https://a.example/before").await;
+    world.until("progress", async |world| (world.subscription().await?.progress.pending == 0).then_some(())).await;
+    round(&world.ops).await.unwrap();
+    assert_eq!(feed_now(&world).await, ids[1]);
+    delivered(&world, "https://b.example/since").await;
 
     // The operator takes the merge back: the next renewal is for the topic's own feed again.
     unmove(&world.ops, ids[0]).await.unwrap().unwrap();
     world.ask(&HubRequest { lease: Some(86_400), ..request() }).await;
     world.settled().await;
-    assert_eq!(feed_now().await, ids[0]);
+    assert_eq!(feed_now(&world).await, ids[0]);
     world.end().await;
 }
 

@@ -152,10 +152,16 @@ impl World {
 
     /// Stores a good poll of the feed with this entry.
     pub(super) async fn entry(&self, feed: FeedId, id: &str) {
+        self.entries(feed, vec![id.to_owned()]).await;
+    }
+
+    /// Stores a good poll of the feed with these entries.
+    pub(super) async fn entries(&self, feed: FeedId, ids: Vec<String>) {
         let feed = self.ops.feed(&FeedRef::Id(feed)).await.unwrap().unwrap();
         let now = self.clock.now();
         let mut document = Document::default();
-        document.keep_news(vec![Entry { id: id.to_owned(), ..Entry::default() }], &KnownEntries::default());
+        let entries = ids.into_iter().map(|id| Entry { id, ..Entry::default() }).collect();
+        document.keep_news(entries, &KnownEntries::default());
         let outcome = Outcome::Modified(Box::new(document));
         let state = PollState { last_polled: Some(now), last_status: Some(200), ..feed.state };
         let mut terms = Terms::default();

@@ -320,6 +320,23 @@ async fn what_retention_took_is_recorded_also_when_nothing_is_sent() {
 }
 
 #[tokio::test]
+async fn no_feed_is_sent_of_which_retention_took_all_entries() {
+    let world = World::new(ok).await;
+    world.sql(&events(3, "entry.new")).await;
+    for format in [DeliveryFormat::JsonFeed, DeliveryFormat::Atom] {
+        let id = world.add(Wish { format, ..wish() }, From::After(0)).await.id;
+        let attempts = world.attempts().await;
+        let ended = attempts.attempt(&world.task(id).await).await;
+        assert!(matches!(ended, Ended::Nothing(3)), "{ended:?}");
+        // A request that is to be repeated.
+        world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 0, \"pending\": 2}'").await;
+        let ended = attempts.attempt(&world.task(id).await).await;
+        assert!(matches!(&ended, Ended::Answered { progress, .. } if progress.place() == (2, 0)), "{ended:?}");
+    }
+    assert!(world.sent().is_empty());
+}
+
+#[tokio::test]
 async fn a_target_that_waits_for_the_slow_lane_takes_no_slot_from_the_quick_one() {
     let world = World::new(ok).await;
     world.sql(&events(1, "host.refusing")).await;

@@ -25,6 +25,8 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(600);
 /// First requests without a token that may wait for their confirmation at once: in all, and of callbacks on one host.
 const MOST_UNCONFIRMED: usize = 500;
 const MOST_UNCONFIRMED_PER_HOST: usize = 50;
+/// Subscriptions without a token of callbacks on one host, confirmed or not: one host must not take the places of all others.
+pub(crate) const MOST_PER_HOST: u64 = 400;
 /// How long a feed that the hub added stays although no subscription names it: the subscription that it was added for
 /// will name it soon.
 pub(crate) const YOUNG: Duration = Duration::from_secs(10);
@@ -36,6 +38,8 @@ pub const HUB_LABEL: &str = "websub";
 const QUIET: Duration = Duration::from_secs(60);
 /// How soon a caller may try again while a question waits for its answer, or places are taken by others' first requests.
 const SOON: Duration = Duration::from_secs(5);
+/// The same while callbacks on its host have as many subscriptions as they can have.
+const MUCH_LATER: Duration = Duration::from_secs(3600);
 /// Events of a notification.
 const BATCH: u32 = 100;
 /// The maximum length of a secret, and of a topic, in bytes.
@@ -207,7 +211,7 @@ async fn add_subscription(
         return Err(HubRefusal::Full);
     }
     if request.by == ANONYMOUS {
-        check_unconfirmed(ops, callback).await?;
+        check_places(ops, callback).await?;
     }
     let kinds = ["entry.new", "entry.updated"].map(str::to_owned).to_vec();
     let wish = Wish {
@@ -236,11 +240,16 @@ async fn add_subscription(
     }
 }
 
-/// Unconfirmed requests do not take the places of others.
-async fn check_unconfirmed(ops: &Ops, callback: &str) -> Result<(), HubRefusal> {
+/// Neither unconfirmed requests nor the callbacks of one host take the places of others.
+async fn check_places(ops: &Ops, callback: &str) -> Result<(), HubRefusal> {
     let waiting = ops.store.unconfirmed_callbacks().await?;
     let host = |url: &str| url.parse::<Url>().ok().and_then(|url| url.host_str().map(str::to_owned));
     let of_callback = host(callback);
+    let of_host = ops.store.anonymous_subscriptions(of_callback.as_deref().unwrap_or_default()).await?;
+    if of_host >= MOST_PER_HOST {
+        let why = "callbacks on this host have as many subscriptions as they can have without a token";
+        return Err(HubRefusal::Busy { why, wait: MUCH_LATER });
+    }
     let of_host = waiting.iter().filter(|other| host(other) == of_callback).count();
     if of_host >= MOST_UNCONFIRMED_PER_HOST {
         let why = "too many subscriptions of callbacks on this host are waiting to be confirmed";

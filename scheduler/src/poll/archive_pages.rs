@@ -81,7 +81,8 @@ async fn pages_applied(
     Ok(settling.schedule.put(&slots, now).await?)
 }
 
-/// Returns what follows from a page: its entries, and the next page or the end.
+/// Returns what follows from a page: its entries, and the next page or the end. If the feed's quotas leave some of them out, the store
+/// ends the reading there and keeps the gap.
 fn judge_page(settling: &Settling<'_>, feed: &Feed, mut report: FetchReport, now: Timestamp) -> Verdict {
     let (config, rules) = (settling.condition.config.get(), settling.rules.get());
     let config = &config.policy;

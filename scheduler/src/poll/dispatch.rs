@@ -28,7 +28,7 @@ use crate::condition::failure_log::FailureLog;
 use crate::condition::pace::Pace;
 use crate::error::BackendError;
 use crate::poll::retire::retire;
-use crate::poll::subject::{band, rank};
+use crate::poll::subject::{band, standing};
 use crate::poll::{archive, new_rules, open_minutes};
 use crate::schedule::{Band, Claim, Parking, Schedule, ScheduleError, Slot};
 use store::{JobRow, Store};
@@ -75,8 +75,18 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// How long to wait before a feed of category A is looked at again that is due while all polling is paused.
 const PAUSED_RETRY: Duration = Duration::from_secs(10);
+/// How long to wait before a feed with a login is looked at again for whose job the queue had no room.
+const LOGINS_RETRY: Duration = Duration::from_secs(10);
 /// How long to wait before a feed is looked at again whose row cannot be read.
 const UNREADABLE_RETRY: Duration = Duration::from_secs(600);
+
+/// How many jobs more the queue takes.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    jobs: usize,
+    /// Of these, jobs with logins; `None`: as many as of others.
+    logins: Option<usize>,
+}
 
 /// What is to be done with the feeds of a round.
 #[derive(Default)]
@@ -166,14 +176,35 @@ impl Dispatcher {
         }
         let is_woken = |row: &JobRow| row.wake_at.is_some_and(|wake| wake <= now);
         let (woken, others): (Vec<_>, Vec<_>) = due.into_iter().partition(|(row, _)| is_woken(row));
-        let slot = |(row, _): &(JobRow, Claim)| Slot { feed: row.id, due_at: now.after(PAUSED_RETRY), band: band(row) };
-        self.schedule
-            .put(&others.iter().map(slot).collect::<Vec<_>>(), now)
-            .await
-            .or_else(ScheduleError::unless_part_away)?;
-        let idle: Vec<_> = others.into_iter().filter_map(|(_, claim)| Some((claim.parked_at?, now))).collect();
-        self.schedule.unpark(&idle).await.or_else(ScheduleError::unless_part_away)?;
+        self.put_back(others, PAUSED_RETRY, now).await?;
         Ok(woken)
+    }
+
+    /// Puts back the feeds with logins that exceed the room for their jobs, those first in line excepted.
+    async fn fitting(
+        &self,
+        due: Vec<(JobRow, Claim)>,
+        room: Room,
+        now: Timestamp,
+    ) -> Result<Vec<(JobRow, Claim)>, BackendError> {
+        let wanted = due.iter().filter(|due| has_login(due)).count();
+        let Some(room) = room.logins.filter(|room| *room < wanted) else { return Ok(due) };
+        let (mut logins, mut fitting): (Vec<_>, Vec<_>) = due.into_iter().partition(has_login);
+        logins.sort_by_cached_key(|(row, _)| standing(row, now).1);
+        self.put_back(logins.split_off(room), LOGINS_RETRY, now).await?;
+        fitting.extend(logins);
+        Ok(fitting)
+    }
+
+    /// Puts feeds back that were claimed, for a while. The next ones at their hosts need not wait for them.
+    async fn put_back(&self, due: Vec<(JobRow, Claim)>, wait: Duration, now: Timestamp) -> Result<(), BackendError> {
+        let due_at = now.after(wait);
+        let slots: Vec<_> =
+            due.iter().map(|(row, _)| Slot { feed: row.id, due_at, band: standing(row, now).0 }).collect();
+        self.schedule.put(&slots, now).await.or_else(ScheduleError::unless_part_away)?;
+        let idle: Vec<_> = due.into_iter().filter_map(|(_, claim)| Some((claim.parked_at?, now))).collect();
+        self.schedule.unpark(&idle).await.or_else(ScheduleError::unless_part_away)?;
+        Ok(())
     }
 
     /// Runs one round over at most `room` feeds; returns what was done: nothing while reports cannot be stored.
@@ -183,10 +214,10 @@ impl Dispatcher {
         }
         let scheduler = &self.config.scheduler;
         let room_in_queue = self.room_in_queue(self.jobs.depth().await?);
-        if room_in_queue == 0 {
+        if room_in_queue.jobs == 0 {
             return Ok(Round { queue_full: true, ..Round::default() });
         }
-        let limit = room.min(scheduler.claim_batch).min(room_in_queue);
+        let limit = room.min(scheduler.claim_batch).min(room_in_queue.jobs);
         // Before anything is claimed: a job without a signature is work whose report is not accepted.
         self.condition.proofs.ready(&*self.store, now).await?;
         let claims = self.claim(now, limit).await?;
@@ -212,10 +243,11 @@ impl Dispatcher {
         let policy = Policy { config: &config.policy, load: 0.0, price };
         let due = new_rules::replanned(&*self.store, &*self.schedule, &rules, &policy, due, now).await?;
         let due = open_minutes::waiting(&*self.schedule, &config.policy, due, now).await?;
+        let due = self.fitting(due, room_in_queue, now).await?;
         let first_claims = due.iter().filter(|(_, claim)| claim.parked_at.is_none() && !claim.lease_expired).count();
         let published = self.dispatch(due, now).await?;
         self.condition.price.dispatched(first_claims, published);
-        Ok(Round { claimed, published, queue_full: claimed == room_in_queue })
+        Ok(Round { claimed, published, queue_full: claimed == room_in_queue.jobs })
     }
 
     /// Takes the feeds out of `dead` that are live all the same, and so have rows that this program cannot read: they
@@ -239,13 +271,23 @@ impl Dispatcher {
 
     /// Returns how many jobs more may wait: no more than are soon fetched, because they can be put in order only until
     /// they are published. Where other processes consume, that is as many as these hold besides.
-    fn room_in_queue(&self, queued: QueueDepth) -> usize {
+    fn room_in_queue(&self, queued: QueueDepth) -> Room {
         let limit = self.config.scheduler.max_queued_jobs;
         let consumable = queued.consumers.map_or(limit, |consumers| consumers * self.config.worker.held_jobs());
-        let room = limit.min(consumable).saturating_sub(queued.items);
-        // Whole messages: while the queue is full, each place that becomes free would otherwise get a separate message.
-        let job_batch = self.config.worker.job_batch;
-        if queued.items == 0 { room } else { room / job_batch * job_batch }
+        let limit = limit.min(consumable);
+        let apart = (queued.apart.consumers > 0).then_some(queued.apart.items);
+        Room {
+            jobs: self.places(limit, queued.taken(limit)),
+            // While nobody consumes their queue, they go with the others.
+            logins: apart.map(|items| self.places(queued.share_apart(limit), items)),
+        }
+    }
+
+    /// Returns how many of the places are free. Whole messages: while the queue is full, each place that becomes free would
+    /// otherwise get a separate message.
+    fn places(&self, limit: usize, taken: usize) -> usize {
+        let (room, job_batch) = (limit.saturating_sub(taken), self.config.worker.job_batch);
+        if taken == 0 { room } else { room / job_batch * job_batch }
     }
 
     /// Reserves, parks and publishes; returns how many jobs were published.
@@ -265,7 +307,7 @@ impl Dispatcher {
         for (((row, claim), request), reservation) in due.into_iter().zip(requests).zip(reservations) {
             match reservation {
                 Reservation::Refused { until } => {
-                    let (band, rank) = (band(&row), rank(&row));
+                    let (band, rank) = standing(&row, now);
                     let kind = if claim.parked_at.is_some() { "again" } else { "first" };
                     self.metrics.parks.with_label_values(&[kind]).inc();
                     parkings.push(Parking { feed: row.id, host: request.host, until, band, rank });
@@ -297,8 +339,8 @@ impl Dispatcher {
         failure.map_or(Ok(published.len()), Err)
     }
 
-    /// Reserves in the order in which feeds wait for a host: woken ones first, then by rank, so that a feed that became
-    /// due just now is not served before one that was parked. Returns the answers in the order of the requests.
+    /// Reserves in the order in which feeds wait for a host, so that a feed that became due just now is not served before one
+    /// that was parked. Returns the answers in the order of the requests.
     async fn reserve(
         &self,
         due: &[(JobRow, Claim)],
@@ -306,7 +348,7 @@ impl Dispatcher {
         now: Timestamp,
     ) -> Result<Vec<Reservation>, BackendError> {
         let mut order: Vec<usize> = (0..due.len()).collect();
-        order.sort_by_cached_key(|&at| (band(&due[at].0) != Band::Urgent, rank(&due[at].0)));
+        order.sort_by_cached_key(|&at| standing(&due[at].0, now).1);
         let ordered: Vec<ReserveRequest> = order.iter().map(|&at| requests[at].clone()).collect();
         let mut answers: Vec<_> = order.into_iter().zip(self.gate.reserve(&ordered, now).await?).collect();
         answers.sort_unstable_by_key(|(at, _)| *at);
@@ -382,6 +424,10 @@ pub(crate) fn sort(claims: Vec<Claim>, rows: Vec<JobRow>, now: Timestamp) -> Sor
         }
     }
     sorted
+}
+
+fn has_login((row, _): &(JobRow, Claim)) -> bool {
+    row.credentials.is_some()
 }
 
 /// Returns when the host whose head was claimed can take another feed without waiting for this one, if its pace allows

@@ -11,6 +11,9 @@ use rand::RngExt;
 use crate::schedule::{Band, Slot};
 use store::{JobRow, Placement};
 
+/// Among feeds that wait for the same host, being urgent is worth this much waiting, in milliseconds: a day.
+const URGENT_BONUS: i64 = 24 * 60 * 60 * 1000;
+
 /// Returns the policy's view of a feed, its host's rules included, but for its pushes: enough for its category.
 pub fn subject<'a>(rules: &'a HostRules, feed: &'a Feed) -> Subject<'a> {
     let new = new_subject(rules, &feed.url, feed.audience, &feed.calm, feed.credentials.is_some());
@@ -51,12 +54,24 @@ pub(crate) fn placement_slot(place: &Placement) -> Slot {
     Slot { feed: place.id, due_at: place.due, band: Band::of(place.category, place.wake) }
 }
 
-/// Returns the band that a due feed waits in.
+/// Returns the band that a feed waits in until it is due.
 pub(crate) fn band(row: &JobRow) -> Band {
     Band::of(row.category, row.wake_at.is_some_and(|wake| wake <= row.next_due))
 }
 
-/// Returns a due feed's place among others that wait for the same host.
+/// Returns a due feed's place among others that wait for the same host, but for what it has as an urgent one.
 pub(crate) fn rank(row: &JobRow) -> i64 {
     common::policy::rank(row.due(), f64::from(row.subscribers))
+}
+
+/// Returns a due feed's band, also if it was woken after its due time, and its place among others that wait for the same host.
+pub(crate) fn standing(row: &JobRow, now: Timestamp) -> (Band, i64) {
+    let band = Band::of(row.category, row.wake_at.is_some_and(|wake| wake <= now));
+    (band, ranked(rank(row), band))
+}
+
+/// Returns the place of a feed with this rank: an urgent one goes first, except before those that have waited for a day longer. So
+/// it is the first at its host again each time the host is busy, and the host's other feeds are not starved.
+pub(crate) fn ranked(rank: i64, band: Band) -> i64 {
+    if band == Band::Urgent { rank.saturating_sub(URGENT_BONUS) } else { rank }
 }

@@ -188,24 +188,28 @@ impl Callbacks {
     }
 
     /// Takes a delivery. One that is signed is read by a worker like a fetched document; any other one of a
-    /// subscription without a secret, one that cannot be read, and one beyond its feed's or its hub's budget only
-    /// causes a poll.
-    pub async fn deliver(&self, admitted: Admitted, delivery: PushDelivery) -> Result<Taken, BackendError> {
+    /// subscription without a secret, one that cannot be read or checked, and one beyond its feed's or its hub's budget
+    /// only causes a poll.
+    pub async fn deliver(&self, admitted: Admitted, mut delivery: PushDelivery) -> Result<Taken, BackendError> {
         let Admitted { of, _turn } = admitted;
-        let secret = of.secret.as_ref().map(|sealed| self.ops.secrets.open_push(sealed)).transpose();
-        let Ok(secret) = secret else { return Ok(Taken::Busy) };
-        let signed = match (&secret, &delivery.body) {
-            (Some(secret), Some(body)) => is_signed(secret, delivery.signature.as_deref().unwrap_or_default(), body),
+        let secret = of.secret.as_ref().map(|sealed| self.ops.secrets.open_push(sealed).ok());
+        if secret == Some(None) {
+            // No key opens it, and nothing can be checked with it. The renewal replaces it.
+            delivery.body = None;
+        }
+        let has_secret = secret.is_some();
+        let signed = match (secret.flatten(), &delivery.body) {
+            (Some(secret), Some(body)) => is_signed(&secret, delivery.signature.as_deref().unwrap_or_default(), body),
             (Some(_), None) | (None, _) => false,
         };
-        if secret.is_some() && !signed && delivery.body.is_some() || of.state == PushState::Pending {
+        if has_secret && !signed && delivery.body.is_some() || of.state == PushState::Pending {
             self.count("websub_forged");
             return Ok(Taken::Ignored);
         }
         let Some(feed) = self.feed(&of).await? else { return Ok(Taken::Gone) };
         let is_of_topic = delivery.topic.as_ref().is_none_or(|topic| *topic == of.topic);
         let body = delivery.body.filter(|body| signed && is_of_topic && !delivery.is_encoded && !body.is_empty());
-        let is_unchecked = secret.is_some() && !signed;
+        let is_unchecked = has_secret && !signed;
         let row = match &body {
             Some(body) if self.budgets.take(of.feed, of.host(), body.len(), Instant::now()) => {
                 match self.room(body.len()).await? {
@@ -227,8 +231,8 @@ impl Callbacks {
                 self.ops.jobs.publish(&job).await?;
                 self.count("websub");
             }
-            // A body that is too large to be checked may be from any sender: it causes a poll, and does not count for
-            // or against the hub.
+            // A body that is too large to be checked, or that no key can check, may be from any sender: it causes a poll, and
+            // does not count for or against the hub.
             _ if is_unchecked => {
                 self.count("websub_light");
                 self.pings.announced(&feed).await?;

@@ -85,7 +85,10 @@ fn escaped(text: &str) -> String {
 
 /// Returns whether the beginning of a successful response says that the registration failed nevertheless.
 pub(super) fn is_refusal(body: &str) -> bool {
-    let body = body.to_ascii_lowercase();
+    // XML has either quotes, and spaces around the sign.
+    let plain =
+        body.chars().filter(|c| !c.is_whitespace()).map(|c| if c == '\'' { '"' } else { c.to_ascii_lowercase() });
+    let body: String = plain.collect();
     body.contains("success=\"false\"") || body.contains("<fault>") || body.contains("<boolean>0</boolean>")
 }
 
@@ -140,6 +143,12 @@ mod tests {
     #[test]
     fn refusals_are_told_from_successes() {
         assert!(is_refusal("<notifyResult success=\"false\" msg=\"no\"/>") && is_refusal("<methodResponse><fault>"));
+        // As the plugin of WordPress writes it.
+        assert!(is_refusal(
+            "<?xml version='1.0'?><notifyResult success='false' msg='The Protocol is not available.' />"
+        ));
+        assert!(is_refusal("<notifyResult\n  success = \"False\"/>"));
+        assert!(!is_refusal("<?xml version='1.0'?><notifyResult success='true' msg='Registration successful.' />"));
         assert!(!is_refusal("<notifyResult success=\"true\" msg=\"Thanks\"/>") && !is_refusal(""));
     }
 }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::push::{PushKind, PushState};
+use common::secrets::Sealed;
 use common::time::Timestamp;
 use rand::RngExt;
 use store::{PushSubscription, PushWish};
@@ -182,7 +183,7 @@ async fn act_on(ops: &Ops, of: PushSubscription) -> Result<Option<Timestamp>, Ba
             return Ok(None);
         }
     };
-    let mut next = PushSubscription { secret: resealed(ops, &next), ..next };
+    let mut next = PushSubscription { secret: secret_of(ops, &of), ..next };
     if !ops.store.store_push(&next).await? {
         return Ok(None);
     }
@@ -210,12 +211,22 @@ async fn may_stay(ops: &Ops, of: &PushSubscription) -> Result<bool, BackendError
     Ok(feed.is_some_and(|feed| wish::may_stay(of, &feed, &ops.config, &ops.rules.get())))
 }
 
-/// Returns the secret under the key in force, if another one sealed it.
-fn resealed(ops: &Ops, of: &PushSubscription) -> Option<common::secrets::Sealed> {
-    let sealed = of.secret.as_ref()?;
-    if ops.secrets.is_current(sealed) {
-        return Some(sealed.clone());
+/// Returns the secret to request with, under the key in force. One that no key opens any more is replaced: the hub learns the new one
+/// with this request. So does a hub that has none because there was no key, unless an earlier request waits for its verification: the
+/// hub would sign with the secret of that one.
+fn secret_of(ops: &Ops, of: &PushSubscription) -> Option<Sealed> {
+    if of.state == PushState::Unsubscribing {
+        return of.secret.clone();
     }
-    let again = ops.secrets.open_push(sealed).and_then(|secret| ops.secrets.seal_push(&secret));
-    Some(again.unwrap_or_else(|_| sealed.clone()))
+    let Some(sealed) = &of.secret else {
+        return if of.asked_at.is_some() { None } else { ops.wishes.new_secret(of.kind, &of.hub) };
+    };
+    match ops.secrets.open_push(sealed) {
+        Ok(_) if ops.secrets.is_current(sealed) => Some(sealed.clone()),
+        Ok(secret) => Some(ops.secrets.seal_push(&secret).unwrap_or_else(|_| sealed.clone())),
+        Err(error) => {
+            tracing::warn!(feed = %of.feed, %error, "the secret of a push subscription is replaced");
+            ops.wishes.new_secret(of.kind, &of.hub)
+        }
+    }
 }

@@ -10,7 +10,7 @@ use common::host::HostRules;
 use common::policy::Status;
 use common::push::{FeedPush, PushKind};
 use common::report::{FetchReport, Outcome};
-use common::secrets::Keyring;
+use common::secrets::{Keyring, Sealed};
 use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl};
 use rand::RngExt;
@@ -128,12 +128,19 @@ impl Wishes {
 
     fn new_push(&self, wanted: Wanted) -> NewPush {
         let Wanted { kind, hub, topic } = wanted;
+        let secret = self.new_secret(kind, &hub);
+        NewPush { id: format!("{:032x}", rand::rng().random::<u128>()), kind, hub, topic, secret }
+    }
+
+    /// Returns a new secret for a hub, if it gets one.
+    pub(super) fn new_secret(&self, kind: PushKind, hub: &str) -> Option<Sealed> {
         let may_have_secret = hub.starts_with("https:") || self.config.push.secret_over_http;
+        if kind != PushKind::WebSub || !may_have_secret {
+            return None;
+        }
         let secret = format!("{:032x}", rand::rng().random::<u128>());
         // Without a key of ours nothing can be sealed: deliveries then only cause polls.
-        let secret = Some(secret).filter(|_| kind == PushKind::WebSub && may_have_secret);
-        let secret = secret.and_then(|secret| self.secrets.seal_push(&secret).ok());
-        NewPush { id: format!("{:032x}", rand::rng().random::<u128>()), kind, hub, topic, secret }
+        self.secrets.seal_push(&secret).ok()
     }
 }
 

@@ -5,7 +5,7 @@
 //! that changes something looks at once; there is no leader. Every step of a look may be done by several schedulers and
 //! repeated: if one of them applies an older value late, the next look of any of them corrects it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +57,8 @@ struct Carried {
     blocks: HashMap<HostKey, Timestamp>,
     /// All of it is on the gate.
     whole: bool,
+    /// Hosts whose blocks ended, and whose feeds are still to be brought forward.
+    lifted: HashSet<HostKey>,
 }
 
 impl Orders {
@@ -95,7 +97,6 @@ impl Orders {
     /// Reads what changed, and carries it.
     pub async fn look(&self, now: Timestamp) -> Result<(), BackendError> {
         let mut carried = self.carried.lock().await;
-        let mut lifted = Vec::new();
         if !carried.offered {
             self.offer(now).await?;
             carried.offered = true;
@@ -111,12 +112,14 @@ impl Orders {
             self.condition.refusals.set(orders.refusals);
             let blocks: HashMap<HostKey, Timestamp> = orders.blocks.into_iter().collect();
             let ended = |host: &HostKey| blocks.get(host).is_none_or(|until| *until <= now);
-            lifted = carried.blocks.keys().filter(|host| ended(host)).map(|host| (host.clone(), now)).collect();
+            let known = carried.blocks.keys().chain(&carried.lifted);
+            let lifted = known.filter(|host| ended(host)).cloned().collect();
             *carried = Carried {
                 change: Some(orders.change),
                 rules: self.rules.to_text(),
                 blocks,
                 whole: false,
+                lifted,
                 ..std::mem::take(&mut *carried)
             };
         }
@@ -125,8 +128,22 @@ impl Orders {
             self.carry_blocks(&carried.blocks, now).await?;
             carried.whole = true;
         }
-        self.schedule.unpark(&lifted).await?;
+        self.bring_forward(&mut carried.lifted, now).await?;
         Ok(shown?)
+    }
+
+    /// Brings feeds of hosts forward whose blocks ended; forgets the hosts when the whole schedule knows.
+    async fn bring_forward(&self, lifted: &mut HashSet<HostKey>, now: Timestamp) -> Result<(), BackendError> {
+        if lifted.is_empty() {
+            return Ok(());
+        }
+        let hosts: Vec<_> = lifted.iter().map(|host| (host.clone(), now)).collect();
+        self.schedule.unpark(&hosts).await?;
+        // A part that is away was left out, and cannot be counted either: it is told at a later look.
+        if self.schedule.depth(now).await.is_ok() {
+            lifted.clear();
+        }
+        Ok(())
     }
 
     /// Offers the configuration that this scheduler was started with. One that the fleet never saw is a person's

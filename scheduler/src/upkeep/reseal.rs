@@ -1,5 +1,5 @@
-//! The change of the key that logins are sealed with: in the background, logins sealed with an older key are sealed again. Any number
-//! of schedulers may do it at once; every process that reads a login has both keys.
+//! The change of the key that logins and secrets are sealed with: in the background, those sealed with an older key are sealed again. Any
+//! number of schedulers may do it at once; every process that reads them has both keys.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +11,8 @@ use store::{Hub, Intent, OldSeal, Store, StoreError, Subscription, SubscriptionC
 
 /// The number of logins to read from the store at once.
 const PAGE: u32 = 500;
+/// Pages of hubs' secrets in one round: a fleet may have as many as feeds, and other work waits for the round.
+const PUSH_PAGES: u32 = 20;
 
 /// What earlier rounds logged.
 #[derive(Debug, Default)]
@@ -19,6 +21,10 @@ pub struct Resealing {
     logged: BTreeSet<String>,
     /// The secrets of subscriptions were looked through: the key changes with a restart only.
     has_subscriptions: bool,
+    /// So were the secrets of hubs.
+    has_pushes: bool,
+    /// The push subscription after which the next round continues.
+    after_push: String,
 }
 
 impl Resealing {
@@ -43,14 +49,50 @@ impl Resealing {
         if !self.has_subscriptions && current.is_some() {
             self.has_subscriptions = subscriptions(store, secrets, &mut unreadable).await?;
         }
+        if !self.has_pushes && current.is_some() {
+            self.has_pushes = self.pushes(store, secrets, &mut unreadable).await?;
+        }
         if sealed > 0 {
             tracing::info!(feeds = sealed, "credentials are sealed with the new key");
         }
         for why in unreadable.difference(&self.logged) {
-            tracing::error!(why, "some credentials of feeds or secrets of subscriptions cannot be used");
+            tracing::error!(why, "some credentials of feeds or secrets of subscriptions or hubs cannot be used");
         }
         self.logged = unreadable;
         Ok(sealed)
+    }
+
+    /// Seals secrets of hubs again that an older key sealed, some pages of them; returns whether these were the last. What cannot be
+    /// opened is replaced when its subscription is renewed.
+    async fn pushes(
+        &mut self,
+        store: &dyn Store,
+        secrets: &Keyring,
+        unreadable: &mut BTreeSet<String>,
+    ) -> Result<bool, StoreError> {
+        let (mut sealed, mut are_all) = (0_u32, false);
+        for _ in 0..PUSH_PAGES {
+            let some = store.push_secrets(&self.after_push, PAGE).await?;
+            let Some((last, _)) = some.last() else {
+                are_all = true;
+                break;
+            };
+            for (id, old) in some.iter().filter(|(_, old)| !secrets.is_current(old)) {
+                match secrets.open_push(old).and_then(|secret| secrets.seal_push(&secret)) {
+                    Ok(new) => {
+                        sealed += u32::from(store.reseal_push(id, [old.as_bytes(), new.as_bytes()]).await?);
+                    }
+                    Err(error) => {
+                        unreadable.insert(error.to_string());
+                    }
+                }
+            }
+            self.after_push.clone_from(last);
+        }
+        if sealed > 0 {
+            tracing::info!(sealed, "secrets of hubs are sealed with the new key");
+        }
+        Ok(are_all)
     }
 }
 

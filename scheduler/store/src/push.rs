@@ -261,6 +261,11 @@ pub(super) fn readable(rows: Vec<PushRow>) -> Vec<PushSubscription> {
     rows.into_iter().filter_map(read).collect()
 }
 
+/// Secrets as rows say them.
+pub(super) fn sealed(rows: Vec<(String, Vec<u8>)>) -> Vec<(String, Sealed)> {
+    rows.into_iter().map(|(id, secret)| (id, Sealed::from_bytes(secret))).collect()
+}
+
 /// Counts as rows say them.
 pub(super) fn counted(rows: Vec<(String, String, i64)>) -> Vec<PushCount> {
     let read = |(kind, state, count): (String, String, i64)| {
@@ -346,6 +351,12 @@ pub(super) mod sql {
         (f.private OR f.sealed IS NOT NULL) AS private, f.hub, f.self_link, f.cloud \
         FROM push_subscriptions AS p LEFT JOIN feeds AS f ON f.id = p.feed_id \
         WHERE p.feed_id > $1 AND p.state <> 'unsubscribing' ORDER BY p.feed_id LIMIT $2";
+    /// The id before, and how many.
+    pub(crate) const SECRETS: &str =
+        "SELECT id, secret FROM push_subscriptions WHERE id > $1 AND secret IS NOT NULL ORDER BY id LIMIT $2";
+    /// Id, the secret as it was, and as it is to be. A change that was made from the row as it was would store the old secret again.
+    pub(crate) const RESEAL: &str =
+        "UPDATE push_subscriptions SET secret = $3, revision = revision + 1 WHERE id = $1 AND secret = $2";
     pub(crate) const COUNT: &str = "SELECT kind, state, count(*) FROM push_subscriptions GROUP BY kind, state";
 }
 

@@ -413,6 +413,12 @@ impl Wish {
     }
 }
 
+/// Returns how the URLs of targets on this host begin.
+pub(super) fn beginnings(host: &str) -> [String; 4] {
+    [("http", '/'), ("http", ':'), ("https", '/'), ("https", ':')]
+        .map(|(scheme, end)| format!("{scheme}://{host}{end}"))
+}
+
 /// Counts as rows say them.
 pub(super) fn counted(rows: Vec<(String, String, bool, i64)>) -> Vec<SubscriptionCount> {
     let read = |(kind, state, failing, count): (String, String, bool, i64)| {

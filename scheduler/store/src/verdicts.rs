@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use common::archive::ArchiveRead;
 use common::document::{Document, Validators};
 use common::host::HostKey;
 use common::outcome::{FailureKind, OutcomeKind};
-use common::policy::{HostHold, Status, host_hold};
+use common::policy::{HostHold, PollState, Rule, Status, Terms, host_hold};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use serde::Deserialize;
@@ -24,6 +25,8 @@ pub(super) struct Fresh<'a> {
     at: usize,
     pub(super) verdict: &'a Verdict,
     pub(super) row: Before,
+    /// The quotas of the feed left entries of its document out: see [`note_cuts`].
+    is_cut: bool,
 }
 
 /// The columns of a feed that decide how a verdict is stored. The order is SQLite's `apply_before.sql`'s.
@@ -40,6 +43,7 @@ pub(super) struct Before {
     last_modified: Option<String>,
     validators_url: Option<String>,
     pub(super) quota: Option<String>,
+    gap_since: Option<i64>,
     /// `None` where every poll writes the column anyway.
     #[sqlx(default)]
     pub(super) polled_day: Option<i64>,
@@ -68,6 +72,7 @@ impl Before {
             last_modified: validators.last_modified.clone(),
             validators_url: validators.for_url.clone(),
             quota: None,
+            gap_since: None,
             polled_day: None,
             rare: 0,
         })
@@ -89,7 +94,7 @@ pub(super) fn fresh(verdicts: &[Verdict], rows: Vec<Before>) -> (Vec<Fresh<'_>>,
         if row.audience_at != verdict.audience_at.millis() && !pushed {
             answers[at] = Applied::Outdated;
         } else if outcome.kind() != OutcomeKind::Deferred {
-            fresh.extend(rows.remove(&feed.0).map(|row| Fresh { at, verdict, row }));
+            fresh.extend(rows.remove(&feed.0).map(|row| Fresh { at, verdict, row, is_cut: false }));
         }
     }
     (fresh, answers)
@@ -98,19 +103,50 @@ pub(super) fn fresh(verdicts: &[Verdict], rows: Vec<Before>) -> (Vec<Fresh<'_>>,
 impl<'a> Fresh<'a> {
     /// A wake that the fetch did not answer: the job did not know of it, and it came after the fetch's start, as far as
     /// two clocks can show. One that lies ahead of the fetch is still owed, even if the job knew of it: further wishes
-    /// may have been folded into it meanwhile. Never before the end of the feed's own hold.
+    /// may have been folded into it meanwhile. A page of older entries answers none: the feed itself was not read. Never
+    /// before the end of the feed's own hold.
     pub(super) fn unanswered_wake(&self, clock_skew: Duration) -> Option<Timestamp> {
         let Verdict { report, decision, .. } = self.verdict;
         let wake = Timestamp::from_millis(self.row.wake_at?);
         let known = report.answers_wake.filter(|known| *known <= report.started.after(clock_skew));
-        let answered = known.is_some_and(|known| wake <= known) || wake.after(clock_skew) < report.started;
+        let is_older = known.is_some_and(|known| wake <= known) || wake.after(clock_skew) < report.started;
+        let answered = is_older && !self.is_page();
         let kept = decision.status == Status::Active && !answered;
         kept.then(|| decision.state.hold_until.map_or(wake, |hold| hold.max(wake)))
     }
 
     fn due(&self, wake: Option<Timestamp>) -> Option<Timestamp> {
-        let next_due = self.verdict.decision.next_due.filter(|_| self.verdict.decision.status == Status::Active)?;
+        let next_due = self.next_due().filter(|_| self.verdict.decision.status == Status::Active)?;
         Some(wake.map_or(next_due, |wake| wake.min(next_due)))
+    }
+
+    /// When the feed is due without a wake: for its poll if its archive is read no further.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        let planned = self.verdict.decision.next_due?;
+        Some(self.verdict.archive.as_ref().filter(|_| self.is_cut).map_or(planned, |archive| archive.poll_due))
+    }
+
+    /// Why it is due then.
+    pub(super) fn terms(&self) -> Terms {
+        let planned = self.verdict.decision.terms;
+        if !self.is_cut {
+            return planned;
+        }
+        let mut terms = Terms::default();
+        planned.iter().filter(|term| term.rule != Rule::Archive).for_each(|term| terms.push(term.rule, term.due));
+        terms
+    }
+
+    /// How far its archive was read, if it is read any further.
+    pub(super) fn archive(&self) -> Option<&'a ArchiveRead> {
+        self.verdict.archive.as_ref().filter(|_| !self.is_cut)
+    }
+
+    /// The memory of the policy. A page of which entries were left out closes no gap.
+    pub(super) fn state(&self) -> PollState {
+        let state = self.verdict.decision.state;
+        let before = self.row.gap_since.filter(|gap| self.is_cut && self.is_page() && *gap > 0);
+        PollState { gap_since: state.gap_since.or(before.map(Timestamp::from_millis)), ..state }
     }
 
     /// The report is about a push: of the feed's row only the number of entries and the quota change.
@@ -170,9 +206,18 @@ impl<'a> Fresh<'a> {
     }
 }
 
+/// Notes of which documents the quotas left entries out: what is left out of a page is never read again. The archive of such a feed is
+/// read no further, and the gap that was to be closed stays known.
+pub(super) fn note_cuts(fresh: &mut [Fresh<'_>], spent: &[Option<Spent>]) {
+    for (fresh, spent) in fresh.iter_mut().zip(spent) {
+        let over = spent.map(|spent| spent.over()).unwrap_or_default();
+        fresh.is_cut = over.entries + over.bytes > 0;
+    }
+}
+
 /// The value of the column `gap_since`: 0 before a feed was read, null while nothing is missing.
 pub(super) fn gap_column(fresh: &Fresh<'_>) -> Option<i64> {
-    let state = &fresh.verdict.decision.state;
+    let state = fresh.state();
     state.last_success.map_or(Some(0), |_| state.gap_since.map(Timestamp::millis))
 }
 
@@ -269,6 +314,7 @@ pub fn row_after(
         last_modified: None,
         validators_url: None,
         quota: None,
+        gap_since: None,
         polled_day: None,
         rare: 0,
     };

@@ -124,6 +124,10 @@ impl<T> Best<T> {
         better
     }
 
+    pub(super) fn get(&self) -> Option<&T> {
+        self.value.as_ref()
+    }
+
     pub(super) fn into_option(self) -> Option<T> {
         self.value
     }

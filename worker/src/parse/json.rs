@@ -10,16 +10,15 @@ use std::marker::PhantomData;
 use common::document::FeedAbout;
 use common::entry::{Author, Number};
 use common::time::Timestamp;
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::draft::{Best, Draft, DraftAbout, DraftEntry, File, MAX_MEMBERS, Text};
 use super::hints::Announced;
+use super::kept::Kept;
 use super::link::Link;
 use super::text::as_html;
 use super::{ParseError, ParseLimits, dates};
 
-/// Items that are kept: an empty object of three bytes becomes an item of three hundred.
-const MAX_ITEMS: usize = 20_000;
 /// Attachments that are read: one more than an entry keeps, so that the entry is marked as cut.
 const MAX_ATTACHMENTS: usize = MAX_MEMBERS + 1;
 
@@ -30,20 +29,21 @@ pub(super) fn read(text: &str, limits: &ParseLimits) -> Result<Draft<'static>, P
     if limits.is_late() {
         return Err(ParseError::late());
     }
-    match serde_json::from_str::<LooseObject<JsonFeed>>(text) {
-        Ok(LooseObject(feed)) => draft(feed.unwrap_or_default(), limits),
+    let mut json = serde_json::Deserializer::from_str(text);
+    let feed = Any::<LooseObject<JsonFeed>, JsonFeed>::new(limits.max_entries).deserialize(&mut json);
+    match feed.and_then(|feed| json.end().map(|()| feed)) {
+        Ok(LooseObject(feed)) => draft(feed.unwrap_or_default()),
         Err(error) if claims_to_be_a_feed(text) => Err(ParseError::malformed(&error)),
         Err(error) => Err(ParseError::not_a_feed(&format!("neither XML nor JSON: {error}"))),
     }
 }
 
-fn draft(feed: JsonFeed, limits: &ParseLimits) -> Result<Draft<'static>, ParseError> {
+fn draft(feed: JsonFeed) -> Result<Draft<'static>, ParseError> {
     let version = feed.version.0.unwrap_or_default();
     let is_feed = version.contains("jsonfeed.org/") || (feed.title.0.is_some() && feed.items.0.is_some());
     if !is_feed {
         return Err(ParseError::not_a_feed(&"JSON, but no JSON Feed"));
     }
-    let items = feed.items.0.unwrap_or_default();
     let is_hub = |hub: &JsonHub| {
         let kind = hub.r#type.0.as_deref().unwrap_or("");
         ["websub", "pubsubhubbub"].iter().any(|known| kind.eq_ignore_ascii_case(known))
@@ -72,7 +72,7 @@ fn draft(feed: JsonFeed, limits: &ParseLimits) -> Result<Draft<'static>, ParseEr
         language: Best::of(feed.language.0.map(Cow::from)),
         authors: authors(feed.author.0, feed.authors.0),
         announced,
-        entries: items.into_iter().take(limits.max_entries).map(draft_entry).collect(),
+        entries: feed.items.0.unwrap_or_default(),
     })
 }
 
@@ -165,7 +165,7 @@ macro_rules! object {
         struct $object { $($member: $value,)+ }
 
         impl Taking<()> for $object {
-            fn map<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+            fn map<'de, A: MapAccess<'de>>(mut map: A, max_entries: usize) -> Result<Self, A::Error> {
                 #[derive(serde::Deserialize)]
                 #[serde(field_identifier)]
                 #[expect(non_camel_case_types, reason = "these are the names in JSON")]
@@ -174,7 +174,7 @@ macro_rules! object {
                 let mut object = Self::default();
                 while let Some(key) = map.next_key::<Name>()? {
                     match key {
-                        $(Name::$member => object.$member = map.next_value()?,)+
+                        $(Name::$member => object.$member = map.next_value_seed(Any::<$value, _>::new(max_entries))?,)+
                         Name::other => {
                             map.next_value::<IgnoredAny>()?;
                         }
@@ -201,7 +201,7 @@ object! {
         author: LooseObject<JsonAuthor>,
         authors: LooseList<JsonAuthor>,
         hubs: LooseList<JsonHub>,
-        items: LooseList<JsonItem, MAX_ITEMS>,
+        items: Items,
     }
 }
 
@@ -262,6 +262,11 @@ struct LooseTruth(bool);
 #[derive(Default)]
 struct LooseTexts(Option<Vec<String>>);
 
+/// The items that are kept, as entries: a list of small objects would take many times its size. Members of other types are left
+/// out, anything else is absent.
+#[derive(Default)]
+struct Items(Option<Vec<DraftEntry<'static>>>);
+
 /// An object; anything else is absent.
 struct LooseObject<T>(Option<T>);
 
@@ -281,9 +286,19 @@ impl<T, const MOST: usize> Default for LooseList<T, MOST> {
 }
 
 /// Takes any value; a `None` stands for a value of another type.
-struct Any<T, R>(PhantomData<(T, R)>);
+struct Any<T, R> {
+    max_entries: usize,
+    taken: PhantomData<(T, R)>,
+}
 
-/// How a type takes the values that it accepts. What is not overridden is left out.
+impl<T, R> Any<T, R> {
+    /// Of a document of which this number of entries is kept.
+    fn new(max_entries: usize) -> Self {
+        Any { max_entries, taken: PhantomData }
+    }
+}
+
+/// How a type takes the values that it accepts. What is not overridden is left out. The numbers are [`Any::max_entries`].
 trait Taking<R>: Default {
     fn text(_: String) -> Self {
         Self::default()
@@ -291,11 +306,11 @@ trait Taking<R>: Default {
     fn truth(_: bool) -> Self {
         Self::default()
     }
-    fn map<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+    fn map<'de, A: MapAccess<'de>>(mut map: A, _: usize) -> Result<Self, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(Self::default())
     }
-    fn list<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
+    fn list<'de, A: SeqAccess<'de>>(mut list: A, _: usize) -> Result<Self, A::Error> {
         while list.next_element::<IgnoredAny>()?.is_some() {}
         Ok(Self::default())
     }
@@ -314,10 +329,11 @@ impl Taking<()> for LooseTruth {
 }
 
 impl Taking<()> for LooseTexts {
-    fn list<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
+    fn list<'de, A: SeqAccess<'de>>(mut list: A, max_entries: usize) -> Result<Self, A::Error> {
         let mut texts = Vec::new();
         while texts.len() < MAX_MEMBERS {
-            let Some(member) = list.next_element::<Loose>()? else { return Ok(LooseTexts(Some(texts))) };
+            let member = list.next_element_seed(Any::<Loose, ()>::new(max_entries))?;
+            let Some(member) = member else { return Ok(LooseTexts(Some(texts))) };
             texts.extend(member.0);
         }
         while list.next_element::<IgnoredAny>()?.is_some() {}
@@ -325,17 +341,33 @@ impl Taking<()> for LooseTexts {
     }
 }
 
+impl Taking<()> for Items {
+    fn list<'de, A: SeqAccess<'de>>(mut list: A, max_entries: usize) -> Result<Self, A::Error> {
+        let mut kept = Kept::new(max_entries);
+        while kept.takes_more() {
+            let member = list.next_element_seed(Any::<LooseObject<JsonItem>, JsonItem>::new(max_entries))?;
+            let Some(member) = member else { return Ok(Items(Some(kept.into_entries()))) };
+            if let Some(item) = member.0 {
+                kept.push(draft_entry(item));
+            }
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Items(Some(kept.into_entries())))
+    }
+}
+
 impl<T: Taking<()>> Taking<T> for LooseObject<T> {
-    fn map<'de, A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
-        T::map(map).map(|object| LooseObject(Some(object)))
+    fn map<'de, A: MapAccess<'de>>(map: A, max_entries: usize) -> Result<Self, A::Error> {
+        T::map(map, max_entries).map(|object| LooseObject(Some(object)))
     }
 }
 
 impl<T: Taking<()>, const MOST: usize> Taking<T> for LooseList<T, MOST> {
-    fn list<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
+    fn list<'de, A: SeqAccess<'de>>(mut list: A, max_entries: usize) -> Result<Self, A::Error> {
         let mut objects = Vec::new();
         while objects.len() < MOST {
-            let Some(member) = list.next_element::<LooseObject<T>>()? else { return Ok(LooseList(Some(objects))) };
+            let member = list.next_element_seed(Any::<LooseObject<T>, T>::new(max_entries))?;
+            let Some(member) = member else { return Ok(LooseList(Some(objects))) };
             objects.extend(member.0);
         }
         while list.next_element::<IgnoredAny>()?.is_some() {}
@@ -379,40 +411,18 @@ impl<'de, R, T: Taking<R>> Visitor<'de> for Any<T, R> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
-        T::map(map)
+        T::map(map, self.max_entries)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<T, A::Error> {
-        T::list(list)
+        T::list(list, self.max_entries)
     }
 }
 
-impl<'de> Deserialize<'de> for Loose {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Any::<Self, ()>(PhantomData))
-    }
-}
+impl<'de, R, T: Taking<R>> DeserializeSeed<'de> for Any<T, R> {
+    type Value = T;
 
-impl<'de> Deserialize<'de> for LooseTruth {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Any::<Self, ()>(PhantomData))
-    }
-}
-
-impl<'de> Deserialize<'de> for LooseTexts {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Any::<Self, ()>(PhantomData))
-    }
-}
-
-impl<'de, T: Taking<()>> Deserialize<'de> for LooseObject<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Any::<Self, T>(PhantomData))
-    }
-}
-
-impl<'de, T: Taking<()>, const MOST: usize> Deserialize<'de> for LooseList<T, MOST> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Any::<Self, T>(PhantomData))
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_any(self)
     }
 }

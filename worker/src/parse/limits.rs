@@ -7,13 +7,13 @@ use crate::watch;
 /// What one document may cost. The code that reads the bytes limits their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseLimits {
-    /// Entries that are read; further ones are left out.
+    /// Entries that are kept: the first, or the last of a document whose first entry is the oldest.
     pub max_entries: usize,
     /// Bytes of one summary or content; longer ones are cut and marked.
     pub max_text_bytes: usize,
     /// Nesting of elements; a deeper document is refused.
     pub max_depth: usize,
-    /// Elements in all, but for those of entries that are left out; a document with more is refused.
+    /// Elements in all, but for those of entries that are left out unread; a document with more is refused.
     pub max_elements: usize,
     /// Attributes of one element; a document with more is refused.
     pub max_attributes: usize,

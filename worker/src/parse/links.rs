@@ -15,7 +15,7 @@ use super::text::{self, Markup};
 
 /// Longest URL, in bytes; a longer one is dropped, because half a URL is none.
 const MAX_URL_BYTES: usize = common::url::FeedUrl::MAX_LENGTH;
-/// What resolving may add to one document, in bytes.
+/// What resolving and copies of bases may add to one document, in bytes.
 const BUDGET: usize = 16 * 1024 * 1024;
 /// Links that are kept of one entry's text, and their bytes together.
 const MAX_LINKS: usize = 64;
@@ -55,6 +55,15 @@ impl<'u> Links<'u> {
         };
         self.added += absolute.len().saturating_sub(written.len());
         (leads_somewhere(&absolute) && absolute.len() <= MAX_URL_BYTES).then_some(absolute)
+    }
+
+    /// Returns a copy of the base of an entry's content, as far as the budget allows.
+    pub(super) fn copy_of(&mut self, base: &Url) -> Option<String> {
+        if self.added > BUDGET {
+            return None;
+        }
+        self.added += base.as_str().len();
+        Some(base.as_str().to_owned())
     }
 
     /// Returns the web pages that an entry's text links to, each once, in the order of the text, as far as they fit.
@@ -184,6 +193,12 @@ mod tests {
         let mut links = Links::new(Some(&base));
         let kept = (0..10_000).filter_map(|_| links.absolute(&Link { href: "a".into(), base: None })).count();
         assert!((2_000..2_200).contains(&kept), "{kept}");
+
+        let mut links = Links::new(None);
+        let copies = (0..10_000).filter_map(|_| links.copy_of(&base)).count();
+        assert!((2_000..2_200).contains(&copies), "{copies}");
+        let relative = Link { href: "a".into(), base: Some(Rc::new(base.clone())) };
+        assert_eq!(links.absolute(&relative), None, "copies and links have one budget");
     }
 
     #[test]

@@ -120,8 +120,9 @@ fn finish_entry(draft: DraftEntry<'_>, common: &Common<'_>, links: &mut Links<'_
     if !persons.is_empty() {
         entry.details_mut().authors = persons;
     }
-    if let Some(base) = base.filter(|base| entry.content.is_some() && entry.url.as_deref() != Some(base.as_str())) {
-        entry.details_mut().base_url = Some(base.as_str().to_owned());
+    let base = base.filter(|base| entry.content.is_some() && entry.url.as_deref() != Some(base.as_str()));
+    if let Some(base) = base.and_then(|base| links.copy_of(&base)) {
+        entry.details_mut().base_url = Some(base);
     }
     entry.id = match id {
         Some(id) => bounded_id(id),

@@ -1,6 +1,7 @@
 //! Deliveries and pushes. No simulated feed announces a hub, and nobody subscribes.
 
 use async_trait::async_trait;
+use common::secrets::Sealed;
 use common::time::Timestamp;
 use common::url::FeedId;
 use store::{
@@ -75,6 +76,10 @@ impl HubSubscriptions for SeenStore {
 
     async fn unconfirmed_callbacks(&self) -> Result<Vec<String>, StoreError> {
         run(self.server.current().unconfirmed_callbacks())
+    }
+
+    async fn anonymous_subscriptions(&self, host: &str) -> Result<u64, StoreError> {
+        run(self.server.current().anonymous_subscriptions(host))
     }
 
     async fn stray_subscriptions(&self, query: StrayQuery) -> Result<Vec<Stray>, StoreError> {
@@ -177,6 +182,14 @@ impl PushUpkeep for SeenStore {
 
     async fn unpushed(&self, after: FeedId, limit: u32) -> Result<Vec<Unpushed>, StoreError> {
         run(self.server.current().unpushed(after, limit))
+    }
+
+    async fn push_secrets(&self, after: &str, limit: u32) -> Result<Vec<(String, Sealed)>, StoreError> {
+        run(self.server.current().push_secrets(after, limit))
+    }
+
+    async fn reseal_push(&self, id: &str, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {
+        run(self.server.current().reseal_push(id, sealed))
     }
 
     async fn count_pushes(&self) -> Result<Vec<PushCount>, StoreError> {

@@ -185,6 +185,7 @@ impl RedisGate {
     ) -> Result<Vec<Reservation>, ServerError> {
         let tickets: Vec<Ticket> = requests.iter().map(|_| Ticket(fresh_nonce())).collect();
         let answered = self.eval_in(group, &self.scripts.reserve, now, |call| {
+            call.arg(self.gives_up(now));
             for ((_, request), ticket) in requests.iter().zip(&tickets) {
                 call.key(group.host(&request.host));
                 call.arg(millis(request.limits.gap)).arg(request.limits.burst).arg(request.limits.parallel);
@@ -327,7 +328,8 @@ impl HostGate for RedisGate {
             let item = Item::new("release")
                 .key(group.host(&permit.host))
                 .arg(&permit.nonce.to_be_bytes()[..])
-                .arg(in_millis(release.next_start_in));
+                .arg(in_millis(release.next_start_in))
+                .arg(now.millis());
             let Some(feed) = permit.feed else { return item };
             item.key(group.feed(feed)).arg(permit.version.0).arg(in_millis(release.remembered))
         };

@@ -355,6 +355,26 @@ async fn an_acquire_that_runs_after_its_caller_gave_up_grants_nothing() {
 }
 
 #[tokio::test]
+async fn a_clock_of_the_server_that_was_ahead_for_a_moment_keeps_no_host_from_its_next_start() {
+    let private = PrivateServer::started(&[]);
+    let gate = RedisGate::new(RedisServer::connect(&ServerConfig::at(&private.url()), "set").unwrap(), Duration::ZERO);
+    gate.open_new(now()).await.unwrap();
+    // By the callers' clocks, the server's is ten minutes ahead.
+    let (ahead, gap) = (Duration::from_secs(600), Duration::from_secs(60));
+    let limits = HostLimits { gap, ..LIMITS };
+    let asked = now().before(ahead);
+    let until = reserve_at(&gate, limits, asked).await.unwrap_err();
+    assert!(until <= now().before(ahead).after(gate.server.patience()), "{until} for a call of {asked}");
+
+    let ticket = reserve(&gate, limits).await.expect("the refused call took nothing");
+    let Acquired::Granted(permit) = acquire(&gate, ticket, 1, now(), PATIENCE).await else { panic!("not granted") };
+    let release = Release { remembered: None, next_start_in: Some(Duration::from_secs(660)) };
+    gate.release(&permit, release, now().before(ahead)).await.unwrap();
+    let until = reserve(&gate, limits).await.unwrap_err();
+    assert!(until <= now().after(Duration::from_secs(62)), "{until} counts from the server's clock");
+}
+
+#[tokio::test]
 async fn a_host_has_a_bounded_number_of_places_whatever_its_rule_says() {
     let gate = RedisGate::new(shared(), Duration::ZERO);
     opened(&gate).await;

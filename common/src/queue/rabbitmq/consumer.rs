@@ -346,8 +346,14 @@ impl Pump {
                         continue;
                     }
                     // Unacknowledged messages count for the old consumer, to the broker too.
-                    self.cancel(session, consumer, &window).await;
+                    if !self.cancel(session, consumer, &window).await {
+                        break;
+                    }
                     let Ok(anew) = session.consume(&self.topology).await else { break };
+                    // What comes over a session that ended meanwhile can never be acked.
+                    if session.is_over() {
+                        break;
+                    }
                     (consumer, window) = (anew, Arc::default());
                     continue;
                 }
@@ -367,8 +373,9 @@ impl Pump {
         matches!(self.prefetch, Prefetch::Untaken(most) if self.inbox.is_empty() && 4 * unacked >= 3 * usize::from(most))
     }
 
-    /// Makes the broker send no more, and takes what was in flight.
-    async fn cancel(&self, session: &Arc<Session>, mut consumer: Consumer, window: &Arc<AtomicUsize>) {
+    /// Makes the broker send no more, and takes what was in flight. Returns false if the broker did not answer in time: the
+    /// session is over then, and its messages come again.
+    async fn cancel(&self, session: &Arc<Session>, mut consumer: Consumer, window: &Arc<AtomicUsize>) -> bool {
         let cancelled = async {
             session.cancel(&consumer).await?;
             while let Some(Ok(delivery)) = consumer.next().await {
@@ -376,9 +383,11 @@ impl Pump {
             }
             Ok::<(), BrokerError>(())
         };
-        if !matches!(tokio::time::timeout(PATIENCE, cancelled).await, Ok(Ok(()))) {
+        let answered = matches!(tokio::time::timeout(PATIENCE, cancelled).await, Ok(Ok(())));
+        if !answered {
             session.end();
         }
+        answered
     }
 
     /// Returns when no more messages are wanted; an error means that the queue was dropped.

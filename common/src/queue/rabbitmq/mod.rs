@@ -280,7 +280,7 @@ impl<T: Message> Queue<T> for RabbitQueue<T> {
         let seen = halves.control.look().await.map_err(|trouble| trouble.while_doing("tell its depth"))?;
         let messages = seen.ready + halves.receiving.waiting();
         let items = messages * halves.largest.load(Ordering::Relaxed) + halves.unacked.load(Ordering::Relaxed);
-        Ok(QueueDepth { items, consumers: Some(seen.consumers), dead: seen.dead })
+        Ok(QueueDepth { items, consumers: Some(seen.consumers), dead: seen.dead, ..QueueDepth::default() })
     }
 
     fn blocked(&self) -> Option<String> {

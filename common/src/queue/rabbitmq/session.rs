@@ -111,7 +111,8 @@ impl Session {
         self.news.notify_one();
     }
 
-    /// What is unsettled comes again, to anyone.
+    /// Nothing is settled any more, and the channel is closed: what is unsettled comes again, to anyone, also what somebody
+    /// still works on.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.news.notify_one();
@@ -160,7 +161,8 @@ impl Session {
 }
 
 /// Sends settlements to the broker for as long as the channel is open. While some are being written, others gather: the
-/// busier the queue, the more acks go in one.
+/// busier the queue, the more acks go in one. Closes the channel at the end: otherwise the broker would keep what is unsettled
+/// for it, and send no more.
 async fn send_settlements(session: Arc<Session>, live: Live, view: View) {
     loop {
         tokio::select! {
@@ -181,4 +183,9 @@ async fn send_settlements(session: Arc<Session>, live: Live, view: View) {
         }
     }
     session.end();
+    tokio::select! {
+        // An error means that it is closed already.
+        _ = session.channel.close(200, "what is unsettled comes again".into()) => {}
+        () = view.over(&live) => {}
+    }
 }

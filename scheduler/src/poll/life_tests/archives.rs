@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use common::archive::ArchiveRead;
+use common::config::QuotaConfig;
 use common::document::Document;
 use common::entry::Entry;
 
@@ -173,7 +174,10 @@ async fn with_an_archive_no_entry_is_lost_and_every_feed_that_loses_some_is_name
 
 /// Returns a feed with an archive of five pages, polled once.
 async fn with_pages() -> (Fleet, Origin, FeedId) {
-    let fleet = Fleet::new().await;
+    with_pages_in(Fleet::new().await).await
+}
+
+async fn with_pages_in(fleet: Fleet) -> (Fleet, Origin, FeedId) {
     let mut origin = Origin::new(fleet.clock.now());
     let id = fleet.add("http://a.example/feed").await;
     let posts = (1..=100).rev().map(|hours| fleet.clock.now().before(MINUTE * 60 * hours)).collect();
@@ -230,7 +234,11 @@ async fn verdict(fleet: &Fleet, origin: &Origin, id: FeedId, before: usize) -> (
 /// Returns a feed whose archive is read after bursts, polled once: entries that were posted before the first poll and
 /// that it did not show.
 async fn quiet_with_pages() -> (Fleet, Origin, FeedId, usize) {
-    let (fleet, mut origin, id) = with_pages().await;
+    quiet_with_pages_in(Fleet::new().await).await
+}
+
+async fn quiet_with_pages_in(fleet: Fleet) -> (Fleet, Origin, FeedId, usize) {
+    let (fleet, mut origin, id) = with_pages_in(fleet).await;
     origin.is_over = true;
     let unseen = origin.posts[&id].len() - stored(&fleet, id).await;
     fleet.clock.advance(MINUTE * 30);
@@ -246,6 +254,19 @@ async fn a_burst_is_recovered_and_one_whose_archive_ends_too_early_stays_known_a
         run(&fleet, &mut origin, 180).await;
         assert_eq!(verdict(&fleet, &origin, id, unseen).await, expected);
     }
+}
+
+#[tokio::test]
+async fn what_quotas_leave_out_of_an_archive_stays_known_as_a_gap() {
+    let store = SqliteStore::open("sqlite::memory:").await.unwrap();
+    let store = store.within(QuotaConfig { entries_per_day: 60, ..QuotaConfig::NONE });
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let fleet = Fleet::over(config(), Arc::new(store), clock, Timestamp::EPOCH).await;
+    let (fleet, mut origin, id, unseen) = quiet_with_pages_in(fleet).await;
+    burst(&fleet, &mut origin, id, 70);
+    run(&fleet, &mut origin, 180).await;
+    let (is_complete, missing) = verdict(&fleet, &origin, id, unseen).await;
+    assert!(!is_complete && missing > 0, "{missing} are missing");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Rules and blocks that change while a fleet runs.
 
-use common::host::HostRule;
+use common::faults::{Fault, Faults, Faulty};
+use common::host::{HostKey, HostRule};
 use common::host_name::HostName;
 use common::live_rules::LiveRules;
 use common::policy::Category;
@@ -85,6 +86,31 @@ async fn a_block_is_loaded_before_a_new_gate_opens_and_its_feeds_come_when_it_is
     fleet.clock.advance(Duration::from_secs(1800));
     assert!(fleet.dispatched().await.is_empty());
     ops::hosts::unblock(&fleet.ops, &host()).await.unwrap();
+    assert_eq!(fleet.dispatched_ids().await, [id], "it waited for the end of the block");
+}
+
+#[tokio::test]
+async fn the_feeds_of_a_lifted_block_come_although_the_gate_was_told_at_the_second_look_only() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("https://a.org/feed").await;
+    let Ops { store, gate, schedule, .. } = &*fleet.ops;
+    // Each look shows the rules and sets the one block. The second one fails at the block.
+    let faults = Faults::at([(3, Fault::Before)]);
+    let faulty = Arc::new(Faulty::new(gate.clone(), &faults));
+    let rules = Arc::new(LiveRules::new(&config()));
+    let (condition, metrics) = (Arc::new(crate::condition::Condition::new(&config())), Arc::default());
+    let orders = Orders::new(store.clone(), faulty, schedule.clone(), rules, condition, metrics);
+    let key = HostKey::new("a.org:443");
+    let now = fleet.clock.now();
+    store.block_hosts(std::slice::from_ref(&key), Some(now.after(Duration::from_secs(3600)))).await.unwrap();
+    orders.look(now).await.unwrap();
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.clock.advance(GAP);
+    store.block_hosts(&[key], None).await.unwrap();
+    orders.look(fleet.clock.now()).await.unwrap_err();
+    assert_eq!(faults.struck(), [(3, "block", Fault::Before)]);
+    assert!(fleet.dispatched().await.is_empty());
+    orders.look(fleet.clock.now()).await.unwrap();
     assert_eq!(fleet.dispatched_ids().await, [id], "it waited for the end of the block");
 }
 

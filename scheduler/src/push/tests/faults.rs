@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ops;
+use crate::upkeep::reseal::Resealing;
 
 /// Returns a dated entry, this long before now.
 fn dated(world: &World, id: u32, ago: Duration) -> Entry {
@@ -287,4 +288,62 @@ async fn a_job_of_a_delivery_knows_the_feeds_entries_and_where_its_document_was_
     for entry in ["1", "2"] {
         assert!(job.known.contains(Entry { id: entry.into(), ..Entry::default() }.fingerprint()), "{entry}");
     }
+}
+
+/// The configuration with this key, and these older ones. That of the other tests is 7.
+fn with_keys(key: u8, old: &[u8]) -> Config {
+    let text = |byte: u8| base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [byte; 32]);
+    let mut config = config();
+    (config.secrets.key, config.secrets.old_keys) = (text(key), old.iter().map(|key| text(*key)).collect());
+    config
+}
+
+#[tokio::test]
+async fn deliveries_are_read_after_the_key_was_changed_and_the_old_one_removed() {
+    let world = World::new().await;
+    let (id, of) = world.subscribed().await;
+    let secret = world.secret(&of);
+    let both = world.restarted(with_keys(8, &[7])).await;
+    Resealing::default().round(&*both.ops.store, &both.ops.secrets).await.unwrap();
+    let new = both.restarted(with_keys(8, &[])).await;
+    assert_eq!(new.secret(&new.push(id).await), secret);
+    assert_eq!(new.deliver(&of.id, signed(&secret, b"<feed/>")).await, Taken::Accepted);
+    assert_eq!(new.jobs().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_secret_that_no_key_opens_is_replaced_with_the_renewal_and_deliveries_until_then_cause_polls() {
+    let world = World::new().await;
+    let (id, of) = world.subscribed().await;
+    let secret = world.secret(&of);
+    let lost = world.restarted(with_keys(8, &[])).await;
+    assert_eq!(lost.deliver(&of.id, signed(&secret, b"<feed/>")).await, Taken::Accepted);
+    assert!(lost.jobs().await.is_empty() && lost.feed(id).await.wake_at.is_some());
+    assert_eq!(lost.push(id).await.deliveries, 0, "it may be anybody's");
+    lost.clock.advance(Duration::from_secs(5 * 86_400));
+    assert_eq!(lost.act().await, 1);
+    let (_, form) = lost.sent().remove(0);
+    let fresh = lost.secret(&lost.push(id).await);
+    assert!(form["hub.secret"] == fresh && fresh != secret);
+    assert_eq!(lost.verify(&of.id, "subscribe", FEED, 864_000).await, Verified::Challenge("xyz".into()));
+    assert_eq!(lost.deliver(&of.id, signed(&fresh, b"<feed/>")).await, Taken::Accepted);
+    assert_eq!(lost.jobs().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_subscription_from_before_the_key_gets_its_secret_with_the_renewal() {
+    let mut keyless = config();
+    keyless.secrets.key.clear();
+    let world = World::with(keyless, |_| (202, None)).await;
+    let (id, of) = world.subscribed().await;
+    assert_eq!(of.secret, None);
+    let world = world.restarted(config()).await;
+    world.clock.advance(Duration::from_secs(5 * 86_400));
+    assert_eq!(world.act().await, 1);
+    let (_, form) = world.sent().remove(0);
+    let secret = world.secret(&world.push(id).await);
+    assert_eq!(form["hub.secret"], secret);
+    assert_eq!(world.verify(&of.id, "subscribe", FEED, 864_000).await, Verified::Challenge("xyz".into()));
+    assert_eq!(world.deliver(&of.id, signed(&secret, b"<feed/>")).await, Taken::Accepted);
+    assert_eq!(world.jobs().await.len(), 1);
 }

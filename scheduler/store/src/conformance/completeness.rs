@@ -1,10 +1,11 @@
 //! Which feeds may miss entries, and which are silent.
 
 use common::archive::ArchiveRead;
+use common::config::QuotaConfig;
 use common::document::Onward;
 use common::known::KnownEntries;
 use common::outcome::FailureKind;
-use common::policy::{Notice, Notices};
+use common::policy::{Notice, Notices, PollState, Rule};
 use common::report::Outcome;
 use common::url::Version;
 
@@ -103,4 +104,35 @@ pub(crate) async fn an_archive_is_begun_on_the_version_that_was_read(backend: &d
     assert_eq!((place.id, place.due, place.wake), (id, at(20), false));
     let begun = feed(&*store, id).await;
     assert_eq!((begun.archive, begun.next_due, begun.version.0), (Some(archive()), Some(at(20)), version.0 + 1));
+}
+
+pub(crate) async fn a_page_beyond_the_quotas_ends_the_archive_and_closes_no_gap(backend: &dyn Backend) {
+    let store = backend.open_within(QuotaConfig { entries_per_day: 2, ..QuotaConfig::NONE }).await;
+    let id = add(&*store, "https://a.org/1").await;
+    let mut read = verdict(&*store, id, 10, modified(vec![entry("9", "nine")])).await;
+    (read.decision.state.last_success, read.decision.state.gap_since) = (Some(at(10)), Some(at(5)));
+    read.archive = Some(archive());
+    apply(&*store, &[read], 10).await;
+    let before = feed(&*store, id).await;
+    assert_eq!((before.archive, before.state.gap_since), (Some(archive()), Some(at(5))));
+
+    // It would close the gap, and an earlier wish would have the next page read.
+    let older = modified(vec![entry("8", "eight"), entry("7", "seven"), entry("6", "six")]);
+    let mut page = verdict(&*store, id, 20, older).await;
+    (page.report.page, page.archive, page.decision.next_due) = (true, Some(archive()), Some(at(30)));
+    page.decision.state = PollState { gap_since: None, ..before.state };
+    page.decision.terms.push(Rule::Archive, at(30));
+    let applied = apply(&*store, &[page], 20).await.remove(0);
+    let Applied::Stored { due, new_entries, over_quota, .. } = applied else { panic!("{applied:?}") };
+    assert_eq!((due, new_entries, over_quota.entries), (Some(archive().poll_due), 1, 2));
+    let after = feed(&*store, id).await;
+    assert_eq!((after.archive, after.state.gap_since), (None, Some(at(5))));
+    assert_eq!((after.next_due, counted(&*store).await.0), (Some(archive().poll_due), 1));
+    assert!(after.terms.iter().all(|term| term.rule != Rule::Archive), "{:?}", after.terms);
+
+    // Another reading of the archive, within the quotas.
+    let mut page = verdict(&*store, id, 90_000, modified(vec![entry("7", "seven")])).await;
+    (page.report.page, page.decision.state) = (true, PollState { gap_since: None, ..after.state });
+    apply(&*store, &[page], 90_000).await;
+    assert_eq!((feed(&*store, id).await.state.gap_since, counted(&*store).await.0), (None, 0));
 }

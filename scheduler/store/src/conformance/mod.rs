@@ -146,6 +146,7 @@ macro_rules! stamp {
                 an_overflow_and_a_silence_are_published_with_their_time;
                 a_page_of_older_entries_changes_nothing_of_its_feed_but_its_entries;
                 an_archive_is_begun_on_the_version_that_was_read;
+                a_page_beyond_the_quotas_ends_the_archive_and_closes_no_gap;
             }
             filters {
                 entries_and_events_carry_their_feed;
@@ -220,6 +221,7 @@ macro_rules! stamp {
                 a_wake_that_two_clocks_may_see_differently_is_kept;
                 a_past_wake_that_the_job_knew_of_is_answered_whatever_the_clocks_say;
                 a_wake_ahead_of_the_fetch_is_still_owed;
+                a_page_of_older_entries_answers_no_wake;
                 a_past_wake_moves_up_to_now;
                 a_future_wake_is_brought_forward_and_never_postponed;
                 a_wake_never_comes_before_the_end_of_a_hold;
@@ -247,6 +249,7 @@ macro_rules! stamp {
                 a_subscription_is_kept_changed_and_removed;
                 only_the_holder_of_a_lease_makes_progress;
                 a_subscription_that_is_disabled_is_published_once;
+                subscriptions_without_a_token_are_counted_by_the_host_of_their_callback;
             }
             hub {
                 a_callback_has_one_subscription_to_a_topic;
@@ -268,6 +271,7 @@ macro_rules! stamp {
                 deliveries_that_are_accepted_and_not_counted_are_lost;
                 a_feed_is_not_subscribed_while_many_of_its_subscriptions_are_being_left;
                 a_push_adds_entries_and_changes_nothing_of_the_polls;
+                secrets_are_read_in_pages_and_replaced_once;
             }
             entries {
                 an_entry_is_stored_once_however_often_it_comes;

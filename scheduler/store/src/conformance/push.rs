@@ -272,3 +272,29 @@ pub(crate) async fn a_feed_is_not_subscribed_while_many_of_its_subscriptions_are
     assert_eq!(store.forget_left_pushes(at(99), 10).await.unwrap(), 3);
     assert_eq!(store.want_pushes(&[wish(id, "x", "https://hub.example/")], at(99)).await.unwrap(), 1);
 }
+
+pub(crate) async fn secrets_are_read_in_pages_and_replaced_once(backend: &dyn Backend) {
+    let store = backend.open().await;
+    for id in ["c", "a", "b", "none"] {
+        let feed = add(&*store, &format!("https://{id}.example/feed")).await;
+        let mut wish = wish(feed, id, "https://hub.example/");
+        if let Some(new) = wish.wanted.as_mut().filter(|new| new.id == "none") {
+            new.secret = None;
+        }
+        store.want_pushes(&[wish], at(1)).await.unwrap();
+    }
+    let ids = async |after: &str, limit| {
+        let page = store.push_secrets(after, limit).await.unwrap();
+        assert!(page.iter().all(|(_, secret)| *secret == Sealed::from_bytes(vec![1, 2])));
+        page.into_iter().map(|(id, _)| id).collect::<Vec<_>>()
+    };
+    assert_eq!(ids("", 2).await, ["a", "b"]);
+    assert_eq!(ids("b", 2).await, ["c"]);
+    let before = the(&*store, "a").await;
+    assert!(store.reseal_push("a", [&[1, 2], &[3]]).await.unwrap());
+    assert!(!store.reseal_push("a", [&[1, 2], &[4]]).await.unwrap(), "it is another one by now");
+    let after = the(&*store, "a").await;
+    let secret = Some(Sealed::from_bytes(vec![3]));
+    assert_eq!(after, PushSubscription { secret, revision: before.revision + 1, ..before.clone() });
+    assert!(!store.store_push(&before).await.unwrap(), "the old secret would come back");
+}

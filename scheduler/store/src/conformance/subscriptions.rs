@@ -7,8 +7,8 @@ use common::secrets::Sealed;
 
 use super::*;
 use crate::{
-    Advance, Delivery, DeliveryFormat, DeliveryTurn, EventFilter, NewSubscription, Progress, Subscription,
-    SubscriptionChange, SubscriptionKind, SubscriptionState, Wish,
+    ANONYMOUS, Advance, Delivery, DeliveryFormat, DeliveryTurn, EventFilter, Hub, NewSubscription, Progress,
+    Subscription, SubscriptionChange, SubscriptionKind, SubscriptionState, Wish,
 };
 
 fn wish(target: &str) -> Wish {
@@ -146,4 +146,25 @@ pub(crate) async fn a_subscription_that_is_disabled_is_published_once(backend: &
     let filter = EventFilter { kinds: vec!["subscription.*".into()], ..EventFilter::default() };
     assert!(filter.matches(event));
     assert!(!EventFilter { label: Some("tech".into()), ..filter }.matches(event), "it is of no feed");
+}
+
+pub(crate) async fn subscriptions_without_a_token_are_counted_by_the_host_of_their_callback(backend: &dyn Backend) {
+    let store = backend.open().await;
+    for (target, by) in [
+        ("https://a.example/1", ANONYMOUS),
+        ("http://a.example/2", ANONYMOUS),
+        ("https://a.example:8443/3", ANONYMOUS),
+        ("https://a.example/4", "ann"),
+        ("https://a.example.org/5", ANONYMOUS),
+        ("https://b.example/?https://a.example/", ANONYMOUS),
+    ] {
+        let hub = Some(Hub { topic: "https://f.example/".into(), until: at(60), intent: None });
+        let wish = Wish { kind: SubscriptionKind::Websub, ..wish(target) };
+        let new = NewSubscription { wish, secret: Sealed::from_bytes(Vec::new()), by: by.into(), after: 0, hub };
+        store.add_subscription(&new, at(1)).await.unwrap().unwrap();
+    }
+    added(&*store, "https://a.example/hook").await;
+    for (host, count) in [("a.example", 3), ("a.example.org", 1), ("b.example", 1), ("example", 0)] {
+        assert_eq!(store.anonymous_subscriptions(host).await.unwrap(), count, "{host}");
+    }
 }

@@ -78,6 +78,20 @@ pub(crate) async fn a_wake_ahead_of_the_fetch_is_still_owed(backend: &dyn Backen
     assert_eq!(due(&apply(&*store, &[fetched], 115).await[0]), (Some(at(140)), true));
 }
 
+pub(crate) async fn a_page_of_older_entries_answers_no_wake(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = polled_feed(&*store).await;
+    woken(&*store, id, 100, 100).await;
+    for outcome in [modified(vec![entry("1", "one")]), failed(FailureKind::Timeout)] {
+        let mut page = verdict(&*store, id, 102, outcome).await;
+        (page.report.page, page.report.answers_wake) = (true, Some(at(100)));
+        assert_eq!(due(&apply(&*store, &[page], 103).await[0]), (Some(at(100)), true));
+        assert_eq!(feed(&*store, id).await.wake_at, Some(at(100)));
+    }
+    let applied = poll(&*store, id, 104, unchanged()).await;
+    assert_eq!(due(&applied), (Some(at(104 + 3600)), false));
+}
+
 pub(crate) async fn a_past_wake_moves_up_to_now(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = polled_feed(&*store).await;

@@ -158,19 +158,26 @@ async fn apply(
     look: Look,
 ) -> Result<Option<Vec<Applied>>, StoreError> {
     let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
-    let (fresh, answers) = verdicts::fresh(verdicts, rows_before(&mut tx, verdicts, look).await?);
+    let (mut fresh, answers) = verdicts::fresh(verdicts, rows_before(&mut tx, verdicts, look).await?);
     if fresh.is_empty() {
         tx.rollback().await.map_err(StoreError::on(ACTION))?;
         return Ok(Some(answers));
     }
-    let polled: Vec<&Fresh<'_>> =
-        fresh.iter().filter(|fresh| !fresh.is_pushed() && !rows::replaces_document(fresh)).collect();
+    let is_poll = |fresh: &&Fresh<'_>| !fresh.is_pushed() && !fresh.is_page() && !rows::replaces_document(fresh);
+    let polled: Vec<&Fresh<'_>> = fresh.iter().filter(is_poll).collect();
     if rows::write_polls(&mut tx, &polled, clock_skew).await? < polled.len() as u64 {
         tx.rollback().await.map_err(StoreError::on(ACTION))?;
         return Ok(None);
     }
     let mut changes = entries::changes(&mut tx, &fresh).await?;
     let mut spent = changes::keep_within(&fresh, &mut changes, quota, now);
+    verdicts::note_cuts(&mut fresh, &spent);
+    // What follows from a page depends on what the quotas left of it. Its row was locked when it was read.
+    let pages: Vec<&Fresh<'_>> = fresh.iter().filter(|fresh| fresh.is_page()).collect();
+    if rows::write_polls(&mut tx, &pages, clock_skew).await? < pages.len() as u64 {
+        tx.rollback().await.map_err(StoreError::on(ACTION))?;
+        return Ok(None);
+    }
     let mut tallies = changes::tallies(&fresh, &changes);
     make_room(&mut tx, quota, (&fresh, &changes), &mut spent, &mut tallies, now).await?;
     rows::write_documents(&mut tx, &fresh, &tallies, &spent, clock_skew).await?;

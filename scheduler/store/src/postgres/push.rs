@@ -12,7 +12,7 @@ use sqlx::Executor;
 use super::connection::{in_transaction, on_connection};
 use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, numbers, optional_text, text};
-use crate::push::{MOST_LEFT, PushRow, counted, host_due, hub_host, in_turn, push_columns, readable, sql};
+use crate::push::{MOST_LEFT, PushRow, counted, host_due, hub_host, in_turn, push_columns, readable, sealed, sql};
 use crate::{
     OwedPace, PushCount, PushHeard, PushLosses, PushSubscription, PushUpkeep, PushWish, Pushes, StoreError, Subscribed,
     Unpushed,
@@ -204,6 +204,20 @@ impl PushUpkeep for PostgresStore {
     async fn unpushed(&self, after: FeedId, limit: u32) -> Result<Vec<Unpushed>, StoreError> {
         on_connection!(self, "find feeds that announce a hub", |on| {
             sqlx::query_as(sql::UNPUSHED).bind(after.0).bind(i64::from(limit)).fetch_all(on).await
+        })
+    }
+
+    async fn push_secrets(&self, after: &str, limit: u32) -> Result<Vec<(String, Sealed)>, StoreError> {
+        on_connection!(self, "read the secrets of push subscriptions", |on| {
+            let rows = sqlx::query_as(sql::SECRETS).bind(text(after)).bind(i64::from(limit));
+            Ok(sealed(rows.fetch_all(on).await?))
+        })
+    }
+
+    async fn reseal_push(&self, id: &str, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {
+        let [old, new] = sealed;
+        on_connection!(self, "store the secret of a push subscription under the new key", |on| {
+            Ok(sqlx::query(sql::RESEAL).bind(text(id)).bind(old).bind(new).execute(on).await?.rows_affected() > 0)
         })
     }
 

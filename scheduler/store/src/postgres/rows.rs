@@ -27,7 +27,7 @@ pub(super) fn replaces_document(fresh: &Fresh<'_>) -> bool {
     fresh.document().is_some() && !fresh.is_pushed() && !fresh.is_page()
 }
 
-/// Writes polls without a document; returns how many rows were still as they were.
+/// Writes polls without a document, or pages; returns how many rows were still as they were.
 pub(super) async fn write_polls(
     on: &mut PgConnection,
     fresh: &[&Fresh<'_>],
@@ -49,7 +49,7 @@ fn bind_polls<'q>(
     clock_skew: Duration,
 ) -> Query<'q, Postgres, PgArguments> {
     let standings = column(rows, |fresh| fresh.new_standing());
-    let state = |fresh: &&Fresh<'_>| fresh.verdict.decision.state;
+    let state = |fresh: &&Fresh<'_>| fresh.state();
     query
         .bind(column(rows, |fresh| fresh.row.id))
         .bind(column(rows, |fresh| fresh.row.version))
@@ -58,20 +58,20 @@ fn bind_polls<'q>(
         .bind(column(&standings, |standing| standing.map(|(category, ..)| category)))
         .bind(column(&standings, |standing| standing.map(|(_, status, _)| Status::as_str(status))))
         .bind(column(&standings, |standing| standing.map(|(.., host)| host)))
-        .bind(column(rows, |fresh| fresh.verdict.decision.next_due.map(Timestamp::millis)))
+        .bind(column(rows, |fresh| fresh.next_due().map(Timestamp::millis)))
         .bind(column(rows, |fresh| fresh.unanswered_wake(clock_skew).map(Timestamp::millis)))
         .bind(column(rows, |fresh| state(fresh).hold_until.map(Timestamp::millis)))
         .bind(column(rows, |fresh| fresh.failure().map(FailureKind::as_str)))
         .bind(column(rows, |fresh| state(fresh).penalty.map(|penalty| penalty.kind.as_str())))
-        .bind(column(rows, |fresh| pack_state(&fresh.verdict.decision.state)))
+        .bind(column(rows, |fresh| pack_state(&state(fresh))))
         .bind(column(rows, |fresh| state(fresh).rhythm.to_bytes()))
-        .bind(column(rows, |fresh| pack_terms(&fresh.verdict.decision.terms)))
+        .bind(column(rows, |fresh| pack_terms(&fresh.terms())))
         .bind(column(rows, |fresh| fresh.history()))
         .bind(column(rows, |fresh| fresh.error()))
         .bind(i32::try_from(history::EARLIER).unwrap_or(i32::MAX))
         .bind(column(rows, |fresh| verdicts::gap_column(fresh)))
         .bind(column(rows, |fresh| state(fresh).silent_since.map(Timestamp::millis)))
-        .bind(column(rows, |fresh| fresh.verdict.archive.as_ref().and_then(pack_archive)))
+        .bind(column(rows, |fresh| fresh.archive().and_then(pack_archive)))
         .bind(column(rows, |fresh| verdicts::polled_day(fresh)))
 }
 

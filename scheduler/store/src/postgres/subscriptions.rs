@@ -14,7 +14,9 @@ use super::feeds::erase_from;
 use super::urls::lock_urls;
 use super::{PostgresStore, column, text};
 use crate::hub::hub_key;
-use crate::subscriptions::{MOST_SUBSCRIPTIONS, RENEWAL, SubscriptionRow, counted, readable, subscription_columns};
+use crate::subscriptions::{
+    MOST_SUBSCRIPTIONS, RENEWAL, SubscriptionRow, beginnings, counted, readable, subscription_columns,
+};
 use crate::{
     ANONYMOUS, Advance, Deliveries, DeliveryShare, DeliveryTurn, Hub, HubFeed, HubSubscriptions, NewSubscription,
     StoreError, Stray, StrayQuery, Subscription, SubscriptionChange, SubscriptionCount, Subscriptions,
@@ -171,6 +173,16 @@ impl HubSubscriptions for PostgresStore {
             let sql = "SELECT target FROM subscriptions WHERE intent IS NOT NULL AND by_whom = $1 \
                        AND (intent::json ->> 'is_first')::boolean LIMIT 1000";
             sqlx::query_scalar(sql).bind(ANONYMOUS).fetch_all(on).await
+        })
+    }
+
+    async fn anonymous_subscriptions(&self, host: &str) -> Result<u64, StoreError> {
+        let of_host = beginnings(&text(host));
+        on_connection!(self, "count the subscriptions of a host", |on| {
+            let sql = "SELECT count(*) FROM subscriptions WHERE kind = 'websub' AND by_whom = $1 \
+                       AND EXISTS (SELECT 1 FROM UNNEST($2::text[]) AS of_host (beginning) WHERE starts_with(target, beginning))";
+            let count: i64 = sqlx::query_scalar(sql).bind(ANONYMOUS).bind(&of_host[..]).fetch_one(on).await?;
+            Ok(count.unsigned_abs())
         })
     }
 

@@ -66,6 +66,10 @@ pub trait HubSubscriptions: Send + Sync {
     /// Returns the callbacks of up to 1,000 first requests without a token that are not confirmed.
     async fn unconfirmed_callbacks(&self) -> Result<Vec<String>, StoreError>;
 
+    /// Returns the number of subscriptions at the hub without a token, confirmed or not, that have callbacks on this host: as URLs
+    /// name it, on any port.
+    async fn anonymous_subscriptions(&self, host: &str) -> Result<u64, StoreError>;
+
     /// Returns up to 500 confirmed subscriptions at the hub, by number, whose feed was merged, removed or erased, is
     /// gone, or may not be delivered to them, and whose subscriber was not notified.
     async fn stray_subscriptions(&self, query: StrayQuery) -> Result<Vec<Stray>, StoreError>;

@@ -1,6 +1,7 @@
 //! The seams of push subscriptions.
 
 use async_trait::async_trait;
+use common::secrets::Sealed;
 use common::time::Timestamp;
 use common::url::FeedId;
 
@@ -69,6 +70,12 @@ pub trait PushUpkeep: Send + Sync {
 
     /// Feeds after `after` that announce a hub or a cloud and have no subscription, by number, at most `limit`.
     async fn unpushed(&self, after: FeedId, limit: u32) -> Result<Vec<Unpushed>, StoreError>;
+
+    /// Ids and secrets of the subscriptions that have one, by id, after `after`, at most `limit`.
+    async fn push_secrets(&self, after: &str, limit: u32) -> Result<Vec<(String, Sealed)>, StoreError>;
+
+    /// Replaces the secret of a subscription, if it still is the first of these, by the second.
+    async fn reseal_push(&self, id: &str, sealed: [&[u8]; 2]) -> Result<bool, StoreError>;
 
     /// Counts subscriptions.
     async fn count_pushes(&self) -> Result<Vec<PushCount>, StoreError>;

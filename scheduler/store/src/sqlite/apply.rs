@@ -96,12 +96,13 @@ impl Polls for SqliteStore {
         now: Timestamp,
     ) -> Result<Vec<Applied>, StoreError> {
         let mut tx = self.write(ACTION).await?;
-        let (fresh, answers) = verdicts::fresh(verdicts, rows_before(&mut tx, verdicts).await?);
+        let (mut fresh, answers) = verdicts::fresh(verdicts, rows_before(&mut tx, verdicts).await?);
         if fresh.is_empty() {
             return Ok(answers);
         }
         let mut changes = entries::changes(&mut tx, &fresh).await?;
         let mut spent = changes::keep_within(&fresh, &mut changes, &self.quota, now);
+        verdicts::note_cuts(&mut fresh, &spent);
         let new_events = number(&mut tx, &fresh, &mut changes).await?;
         let mut tallies = changes::tallies(&fresh, &changes);
         make_room(&mut tx, &self.quota, (&fresh, &changes), &mut spent, &mut tallies, now).await?;
@@ -271,13 +272,13 @@ async fn write_feeds(
 }
 
 fn poll(polls: &mut Batch, fresh: &Fresh<'_>) {
-    let Verdict { report, decision, .. } = fresh.verdict;
+    let state = fresh.state();
     polls.row(|row| {
-        row.int(report.feed.0);
-        row.int(decision.next_due.map(Timestamp::millis));
-        row.text(pack_state(&decision.state).as_str());
-        row.bytes(decision.state.rhythm.to_bytes().as_slice());
-        row.bytes(pack_terms(&decision.terms).as_slice());
+        row.int(fresh.verdict.report.feed.0);
+        row.int(fresh.next_due().map(Timestamp::millis));
+        row.text(pack_state(&state).as_str());
+        row.bytes(state.rhythm.to_bytes().as_slice());
+        row.bytes(pack_terms(&fresh.terms()).as_slice());
         row.bytes(fresh.history().as_slice());
     });
 }
@@ -285,7 +286,7 @@ fn poll(polls: &mut Batch, fresh: &Fresh<'_>) {
 fn rare(rares: &mut Batch, fresh: &Fresh<'_>, wake: Option<Timestamp>) {
     let state = &fresh.verdict.decision.state;
     let (failure, error, gap) = (fresh.failure(), fresh.error(), verdicts::gap_column(fresh));
-    let archive = fresh.verdict.archive.as_ref().and_then(pack_archive);
+    let archive = fresh.archive().and_then(pack_archive);
     let times = [wake, state.hold_until, state.silent_since];
     let has_any = failure.is_some() || error.is_some() || gap.is_some() || archive.is_some() || state.penalty.is_some();
     if !has_any && times.iter().all(Option::is_none) && fresh.row.rare == 0 {

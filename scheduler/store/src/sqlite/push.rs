@@ -10,7 +10,7 @@ use common::url::FeedId;
 
 use super::SqliteStore;
 use super::batch::id_list;
-use crate::push::{MOST_LEFT, PushRow, counted, host_due, hub_host, in_turn, push_columns, readable, sql};
+use crate::push::{MOST_LEFT, PushRow, counted, host_due, hub_host, in_turn, push_columns, readable, sealed, sql};
 use crate::{
     OwedPace, PushCount, PushHeard, PushLosses, PushSubscription, PushUpkeep, PushWish, Pushes, StoreError, Subscribed,
     Unpushed,
@@ -182,6 +182,18 @@ impl PushUpkeep for SqliteStore {
     async fn unpushed(&self, after: FeedId, limit: u32) -> Result<Vec<Unpushed>, StoreError> {
         let feeds = sqlx::query_as(sql::UNPUSHED).bind(after.0).bind(limit).fetch_all(&self.readers).await;
         feeds.map_err(StoreError::on("find feeds that announce a hub"))
+    }
+
+    async fn push_secrets(&self, after: &str, limit: u32) -> Result<Vec<(String, Sealed)>, StoreError> {
+        let rows = sqlx::query_as(sql::SECRETS).bind(after).bind(limit).fetch_all(&self.readers).await;
+        Ok(sealed(rows.map_err(StoreError::on("read the secrets of push subscriptions"))?))
+    }
+
+    async fn reseal_push(&self, id: &str, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {
+        let [old, new] = sealed;
+        let done = sqlx::query(sql::RESEAL).bind(id).bind(old).bind(new).execute(&self.writer).await;
+        let done = done.map_err(StoreError::on("store the secret of a push subscription under the new key"))?;
+        Ok(done.rows_affected() > 0)
     }
 
     async fn count_pushes(&self) -> Result<Vec<PushCount>, StoreError> {

@@ -8,7 +8,9 @@ use sqlx::SqliteConnection;
 use super::SqliteStore;
 use super::feeds::erase_from;
 use crate::hub::hub_key;
-use crate::subscriptions::{MOST_SUBSCRIPTIONS, RENEWAL, SubscriptionRow, counted, readable, subscription_columns};
+use crate::subscriptions::{
+    MOST_SUBSCRIPTIONS, RENEWAL, SubscriptionRow, beginnings, counted, readable, subscription_columns,
+};
 use crate::{
     ANONYMOUS, Advance, Deliveries, DeliveryShare, DeliveryTurn, Hub, HubFeed, HubSubscriptions, NewSubscription,
     StoreError, Stray, StrayQuery, Subscription, SubscriptionChange, SubscriptionCount, Subscriptions,
@@ -151,6 +153,15 @@ impl HubSubscriptions for SqliteStore {
                    AND json_extract(intent, '$.is_first') LIMIT 1000";
         let found = sqlx::query_scalar(sql).bind(ANONYMOUS).fetch_all(&self.readers).await;
         found.map_err(StoreError::on("find unconfirmed subscriptions"))
+    }
+
+    async fn anonymous_subscriptions(&self, host: &str) -> Result<u64, StoreError> {
+        let sql = "SELECT count(*) FROM subscriptions WHERE kind = 'websub' AND by_whom = ?1 \
+                   AND EXISTS (SELECT 1 FROM json_each(?2) WHERE substr(target, 1, length(value)) = value)";
+        let count = sqlx::query_scalar(sql).bind(ANONYMOUS).bind(serde_json::json!(beginnings(host)).to_string());
+        let count: i64 =
+            count.fetch_one(&self.readers).await.map_err(StoreError::on("count the subscriptions of a host"))?;
+        Ok(count.unsigned_abs())
     }
 
     async fn stray_subscriptions(&self, query: StrayQuery) -> Result<Vec<Stray>, StoreError> {

@@ -417,6 +417,8 @@ async fn statements_on_pushes_use_their_indexes() {
         (sql::OWED, "push_owed"),
         (sql::FORGET_LEFT, "push_left"),
         (sql::SUBSCRIBED, "push_of_feed"),
+        (sql::SECRETS, "sqlite_autoindex_push_subscriptions_1"),
+        (sql::RESEAL, "sqlite_autoindex_push_subscriptions_1"),
         (sql::UNPUSHED, "feeds_announcing"),
         (super::push::TAKE_HOSTS, "push_hosts_due"),
     ];

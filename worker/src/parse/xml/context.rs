@@ -13,12 +13,16 @@ use crate::parse::vocabulary::Space;
 const MAX_IN_FORCE: usize = 64;
 /// Longest base URL, in bytes; a longer one is ignored.
 const MAX_BASE: usize = common::url::FeedUrl::MAX_LENGTH;
+/// Bytes of the bases of one document together, as each may be kept by a link. Beyond it the outer base stays in force.
+const MAX_BASES: usize = 4 * 1024 * 1024;
 
 /// Declarations in force, each with the depth of the element that made it.
 #[derive(Debug, Default)]
 pub(super) struct Context {
     spaces: Vec<(usize, Binding)>,
     bases: Vec<(usize, Rc<Url>)>,
+    /// Bytes of all bases so far, whether or not they are in force.
+    base_bytes: usize,
     languages: Vec<(usize, String)>,
 }
 
@@ -105,7 +109,7 @@ impl Context {
     fn bind_base(&mut self, depth: usize, raw: &str, document: Option<&Url>) {
         let is_bound = self.bases.last().is_some_and(|(of, _)| *of == depth);
         // references only become shorter
-        if is_bound || raw.len() > MAX_BASE {
+        if is_bound || raw.len() > MAX_BASE || self.base_bytes > MAX_BASES {
             return;
         }
         let written = text::resolved(raw);
@@ -115,7 +119,60 @@ impl Context {
             None => Url::parse(written.trim()),
         };
         if let Some(base) = base.ok().filter(|base| base.as_str().len() <= MAX_BASE) {
-            self.bases.push((depth, Rc::new(base)));
+            let base = self.shared(base);
+            self.bases.push((depth, base));
         }
+    }
+
+    /// Returns the base in force if it is the same: entries often repeat it.
+    fn shared(&mut self, base: Url) -> Rc<Url> {
+        if let Some(outer) = self.base().filter(|outer| **outer == base) {
+            return outer;
+        }
+        self.base_bytes += base.as_str().len();
+        Rc::new(base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the base in force inside of an element with this one.
+    fn inside(context: &mut Context, depth: usize, base: &str) -> Rc<Url> {
+        let tag = BytesStart::from_content(format!("x xml:base='{base}'"), 1);
+        context.open(depth, &tag, None);
+        context.base().unwrap()
+    }
+
+    #[test]
+    fn bases_of_a_document_are_bounded_together() {
+        let mut context = Context::default();
+        let outer = inside(&mut context, 1, &format!("https://a.example/{}/", "b".repeat(8_000)));
+        let mut kept = Vec::new();
+        for n in 0..2_000 {
+            let base = inside(&mut context, 2, &n.to_string());
+            context.close(2);
+            if Rc::ptr_eq(&base, &outer) {
+                break;
+            }
+            kept.push(base);
+        }
+        let bytes: usize = kept.iter().map(|base| base.as_str().len()).sum();
+        assert!((MAX_BASES - 2 * MAX_BASE..=MAX_BASES + MAX_BASE).contains(&bytes), "{bytes}");
+        let last = inside(&mut context, 2, "https://b.example/");
+        assert!(Rc::ptr_eq(&last, &outer), "the outer base stays in force");
+    }
+
+    #[test]
+    fn a_base_that_is_repeated_is_the_same() {
+        let mut context = Context::default();
+        let outer = inside(&mut context, 1, "https://a.example/b/");
+        for base in ["https://a.example/b/", "/b/", ""] {
+            assert!(Rc::ptr_eq(&inside(&mut context, 2, base), &outer), "{base}");
+            context.close(2);
+        }
+        assert_eq!(inside(&mut context, 2, "c").as_str(), "https://a.example/b/c");
+        assert_eq!(context.base_bytes, "https://a.example/b/https://a.example/b/c".len());
     }
 }

@@ -146,7 +146,7 @@ impl<'a> Pass<'a, '_> {
     }
 
     fn begin_entry(&mut self, tag: &BytesStart<'_>) -> Scope {
-        if self.draft.entries.len() == self.max_entries {
+        if !self.kept.takes_more() {
             return Scope::LeftOut;
         }
         self.is_feed = true;
@@ -172,7 +172,7 @@ impl<'a> Pass<'a, '_> {
         if let Some(language) = self.context.language_below(around) {
             entry.language.offer(1, language.to_owned().into());
         }
-        self.draft.entries.push(entry);
+        self.kept.push(entry);
     }
 
     fn hint(&mut self, hint: Hint, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {

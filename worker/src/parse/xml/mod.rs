@@ -165,7 +165,7 @@ impl<'a> Pass<'a, '_> {
         if !self.is_feed {
             return Err(Refusal::NotAFeed("RDF without a channel".to_owned()));
         }
-        Ok(self.draft)
+        Ok(Draft { entries: self.kept.into_entries(), ..self.draft })
     }
 }
 

@@ -10,6 +10,7 @@ use super::doctype::Entities;
 use super::guard::Guard;
 use crate::parse::ParseLimits;
 use crate::parse::draft::{Draft, DraftEntry};
+use crate::parse::kept::Kept;
 use crate::parse::vocabulary::Word;
 
 /// What the root element says that the document is.
@@ -107,7 +108,6 @@ impl<'a> Person<'a> {
 pub(super) struct Pass<'a, 'l> {
     pub(super) document: &'a str,
     pub(super) document_url: Option<&'l Url>,
-    pub(super) max_entries: usize,
     pub(super) guard: Guard<'l>,
     pub(super) context: Context,
     pub(super) entities: Entities,
@@ -121,7 +121,9 @@ pub(super) struct Pass<'a, 'l> {
     pub(super) person: Option<Person<'a>>,
     /// Attributes of an element whose text is collected, where both count.
     pub(super) attributes: Vec<(String, String)>,
+    /// Without its entries.
     pub(super) draft: Draft<'a>,
+    pub(super) kept: Kept<'a>,
     /// The open entry, and its depth.
     pub(super) entry: Option<(DraftEntry<'a>, usize)>,
 }
@@ -131,7 +133,6 @@ impl<'a, 'l> Pass<'a, 'l> {
         Pass {
             document,
             document_url,
-            max_entries: limits.max_entries,
             guard: Guard::new(limits),
             context: Context::default(),
             entities: Entities::default(),
@@ -142,6 +143,7 @@ impl<'a, 'l> Pass<'a, 'l> {
             person: None,
             attributes: Vec::new(),
             draft: Draft::default(),
+            kept: Kept::new(limits.max_entries),
             entry: None,
         }
     }

@@ -1,5 +1,7 @@
 //! A private broker that is killed, stopped, paused and filled, under traffic.
 
+use std::collections::HashSet;
+
 use lapin::uri::AMQPUri;
 use tokio::time::Instant;
 use tracing::Level;
@@ -95,6 +97,82 @@ async fn a_queue_may_be_there_before_its_broker_and_says_why_nothing_is_taken() 
     }
     assert!(!items.contains(&report(1)), "acked while the broker took no messages");
     patient_broker.close().await;
+    broker.close().await;
+}
+
+/// Returns a broker of ours whose connections outlive a pause.
+fn without_haste(own: &OwnBroker, namespace: &str) -> Broker {
+    patient(&format!("{}?heartbeat=120", own.url()), namespace, &Metrics::new())
+}
+
+/// Publishes these reports, a message each.
+async fn publish_each(queue: &RabbitQueue<FetchReport>, reports: i64) {
+    for n in 0..reports {
+        queue.publish(&[report(n)]).await.unwrap();
+    }
+}
+
+/// Receives and acks until each of these reports came.
+async fn receive_each(queue: &RabbitQueue<FetchReport>, reports: i64) {
+    let mut missing: HashSet<i64> = (0..reports).collect();
+    while !missing.is_empty() {
+        let received = tokio::time::timeout(PATIENCE, queue.receive()).await;
+        let delivery = received.unwrap_or_else(|_| panic!("never came: {missing:?}")).unwrap();
+        missing.remove(&delivery.items[0].feed.0);
+        delivery.ack().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_whose_window_is_full_when_the_broker_pauses_gets_everything_afterwards() {
+    let (own, namespace) = (OwnBroker::start().await, namespace());
+    let broker = without_haste(&own, &namespace);
+    let queue = broker.queue::<FetchReport>(Prefetch::Untaken(4));
+    publish_each(&queue, 40).await;
+    let mut held = vec![queue.receive().await.unwrap()];
+    // Nobody waits for a message until the window is full.
+    until("the others are here", async || queue.halves.receiving.waiting() == 3).await;
+    for _ in 0..3 {
+        held.push(queue.receive().await.unwrap());
+    }
+    let before = queue.halves.receiving.channel();
+    own.signal("STOP").await;
+    // It begins another consumer, and the broker does not answer that the first one has ended.
+    let (next, ()) = tokio::join!(tokio::time::timeout(PATIENCE, queue.receive()), async {
+        until("the channel is given up", async || before.is_over()).await;
+        own.signal("CONT").await;
+    });
+    // It comes again.
+    drop(next.expect("a message comes").unwrap());
+    for delivery in held {
+        let error = delivery.ack().await.unwrap_err();
+        assert!(std::error::Error::source(&error).unwrap().to_string().contains("comes again"), "{error:?}");
+    }
+    receive_each(&queue, 40).await;
+    broker.close().await;
+    // What is unacked would be back.
+    let broker = without_haste(&own, &namespace);
+    let queue = broker.queue::<FetchReport>(Prefetch::Unacked(1));
+    until("the broker is there", async || queue.check().await.is_ok()).await;
+    assert_eq!(queue.depth().await.unwrap().items, 0);
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn who_pauses_while_the_broker_does_withholds_nothing_from_others() {
+    let (own, namespace) = (OwnBroker::start().await, namespace());
+    let broker = without_haste(&own, &namespace);
+    let queue = broker.queue::<FetchReport>(Prefetch::Unacked(10));
+    publish_each(&queue, 10).await;
+    let held = queue.receive().await.unwrap();
+    own.signal("STOP").await;
+    queue.pause().await;
+    own.signal("CONT").await;
+    let other_broker = without_haste(&own, &namespace);
+    receive_each(&other_broker.queue(Prefetch::Unacked(10)), 10).await;
+    let error = held.ack().await.unwrap_err();
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("comes again"), "{error:?}");
+    other_broker.close().await;
     broker.close().await;
 }
 
