@@ -7,10 +7,16 @@ use serde::forward_to_deserialize_any;
 
 /// How similar two names must be, 0 to 1, to be suggested.
 const ALIKE: f64 = 0.6;
+/// Bytes of a name that is compared, at most: comparing takes time in proportion to the product of both lengths, and no known name
+/// is nearly as long.
+const LONGEST: usize = 64;
 
 /// Returns the candidate most similar to `name`, if one is similar enough. For dotted candidates the last part alone
-/// may match too: `salt` finds `policy.salt`.
+/// may match too: `salt` finds `policy.salt`. A name that is much longer than any candidate has none.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if name.len() > LONGEST {
+        return None;
+    }
     let likeness = |candidate: &str| {
         let whole = strsim::normalized_damerau_levenshtein(name, candidate);
         let last = |dotted: &str| dotted.rsplit('.').next().unwrap_or_default().to_owned();
@@ -85,6 +91,14 @@ mod tests {
         assert_eq!(nearest("worker.timeout", known), Some("fetch.timeout"));
         assert_eq!(nearest("colour", known), None);
         assert_eq!(nearest("x", []), None);
+    }
+
+    #[test]
+    fn a_long_name_is_compared_with_nothing() {
+        // So alike that a comparison would find it.
+        let known = format!("{}a", "x".repeat(LONGEST - 1));
+        assert_eq!(nearest(&"x".repeat(LONGEST), [known.as_str()]), Some(known.as_str()));
+        assert_eq!(nearest(&"x".repeat(LONGEST + 1), [known.as_str()]), None);
     }
 
     #[test]

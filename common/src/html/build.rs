@@ -192,7 +192,7 @@ impl Feeder<'_> {
 
     fn check(&mut self) -> Result<(), TooCostly> {
         let over = if self.unchecked < PORTION {
-            self.builder().work.get() > self.builder().max_work
+            self.builder().is_overdrawn()
         } else {
             self.unchecked = 0;
             self.builder().is_over()
@@ -238,12 +238,16 @@ impl Builder {
         Builder { tree: RefCell::new(tree), limits, max_work, bytes: Cell::new(0), work: Cell::new(0) }
     }
 
+    /// Looks only at what is counted anyway: a few bytes of HTML may repeat all attributes before them.
+    fn is_overdrawn(&self) -> bool {
+        self.work.get() > self.max_work || self.bytes.get() > self.limits.max_bytes
+    }
+
     fn is_over(&self) -> bool {
         let tree = self.tree.borrow();
         let newest = NodeId(tree.nodes.len() - 1);
-        self.work.get() > self.max_work
+        self.is_overdrawn()
             || tree.nodes.len() > self.limits.max_nodes
-            || self.bytes.get() > self.limits.max_bytes
             || tree.is_deeper(newest, self.limits.max_depth)
             || self.limits.deadline.is_some_and(|deadline| deadline < Instant::now())
     }

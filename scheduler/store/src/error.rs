@@ -81,7 +81,7 @@ pub enum StoreError {
     /// The database cannot keep every text.
     #[error(
         "the store's database has the encoding {encoding}; create one with UTF8: \
-         CREATE DATABASE name TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"
+         CREATE DATABASE name TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'"
     )]
     Encoding {
         /// Its name at PostgreSQL, such as `SQL_ASCII`.

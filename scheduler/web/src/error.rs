@@ -21,6 +21,9 @@ pub(crate) struct ApiError {
     more: Map<String, Value>,
 }
 
+/// Bytes of a sentence at most. Ours are far shorter, but some repeat what a caller wrote.
+const LONGEST: usize = 4_000;
+
 /// The sentence of a refusal, beside its response: pages show it to people.
 #[derive(Clone, Debug)]
 pub(crate) struct Refused(pub(crate) String);
@@ -28,7 +31,7 @@ pub(crate) struct Refused(pub(crate) String);
 impl ApiError {
     /// Returns a refusal with this status and sentence.
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        ApiError { status, code: code_of(status), message: message.into(), more: Map::new() }
+        ApiError { status, code: code_of(status), message: cut(message.into()), more: Map::new() }
     }
 
     /// 400: the request says something that cannot be.
@@ -62,6 +65,14 @@ impl ApiError {
         self.more.insert(field.to_owned(), value.into());
         self
     }
+}
+
+fn cut(mut message: String) -> String {
+    if message.len() > LONGEST {
+        message.truncate(message.floor_char_boundary(LONGEST));
+        message.push('…');
+    }
+    message
 }
 
 /// Returns the code of a refusal without a specific one.
@@ -130,5 +141,18 @@ impl From<BackendError> for ApiError {
         }
         tracing::error!(error = &error as &dyn std::error::Error, "an API request failed");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("{error}; try again"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_caller_wrote_does_not_make_a_sentence_long() {
+        let said = |words: &str| ApiError::bad(format!("nothing is served at {words}")).to_string();
+        assert_eq!(said("/fog"), "nothing is served at /fog");
+        let long = said(&"°".repeat(100_000));
+        assert!(long.ends_with("°…") && long.len() < LONGEST + 4, "{} bytes", long.len());
     }
 }

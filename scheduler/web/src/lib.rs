@@ -32,6 +32,7 @@ mod state;
 mod streams;
 #[cfg(test)]
 mod testing;
+mod turns;
 mod until_sent;
 mod visitors;
 mod written;

@@ -11,6 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri, header};
 use common::suggest::{field_names, nearest};
 use common::url::FeedId;
+use common::words::plain;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -115,12 +116,17 @@ impl<T: DeserializeOwned> Params<T> {
     }
 }
 
+/// Characters of an unknown name that a refusal repeats.
+const NAME: usize = 100;
+
 fn refuse_unknown(name: &str, known: &[&str], what: &str) -> Result<(), ApiError> {
     if known.contains(&name) {
         return Ok(());
     }
-    let known_names = known.iter().copied();
-    Err(ApiError::bad(match (nearest(name, known_names), known.is_empty()) {
+    let near = nearest(name, known.iter().copied());
+    // One character more than is repeated, however many bytes each has: then it shows that there is more.
+    let name = plain(&name[..name.floor_char_boundary(4 * (NAME + 1))], NAME);
+    Err(ApiError::bad(match (near, known.is_empty()) {
         (Some(near), _) => format!("unknown {what} {name}; did you mean {near}?"),
         (None, true) => format!("unknown {what} {name}; none is read here"),
         (None, false) => format!("unknown {what} {name}; one of {}", known.join(", ")),
@@ -188,6 +194,16 @@ mod tests {
         assert_eq!(message("{\"subscribers\": -1}"), "subscribers must be a whole number");
         assert_eq!(message("[]"), "the body must be a JSON object");
         assert!(message("{").starts_with("the body is not valid JSON"));
+    }
+
+    #[test]
+    fn a_name_of_megabytes_is_refused_at_once_and_not_repeated() {
+        for letter in ["s", "\u{1f300}"] {
+            let begun = std::time::Instant::now();
+            let refused = message(&format!("{{\"{}\": 3}}", letter.repeat(1 << 20)));
+            assert_eq!(refused, format!("unknown field {}…; one of subscribers", letter.repeat(NAME)));
+            assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+        }
     }
 
     #[test]

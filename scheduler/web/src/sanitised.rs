@@ -26,21 +26,31 @@ use common::html::{Tree, TreeLimits};
 const LIMITS: TreeLimits = TreeLimits { max_nodes: 30_000, max_depth: 300, max_bytes: 3_000_000, deadline: None };
 /// What writing a text out may cost beside reading it, for each of its bytes: texts of a paragraph's length are never near it.
 const SERIALISING_COST: usize = 1000;
-/// How many times as long as itself a text may become because its relative links are resolved, and bytes that any text may grow by.
-const MAX_GROWTH: usize = 4;
+/// How many times as long as itself a text may become, and bytes that any text may grow by: an element that is not closed is opened
+/// again in every paragraph behind it, with its attributes, and relative links are resolved.
+const MAX_GROWTH: usize = 5;
 const MIN_GROWTH: usize = 64 * 1024;
 
 /// Returns the text as HTML that may be shown; relative links are resolved against `base`, and left out without one.
 /// Without markup once the deadline has passed.
 pub(crate) fn sanitised(html: &str, base: Option<&str>, deadline: Instant) -> String {
+    let longest = longest(html);
     // no panic is known; one that is not known must not keep a reader from all entries behind this one
     let made = catch_unwind(|| {
-        let limits = TreeLimits { deadline: Some(deadline), ..LIMITS };
+        let max_bytes = LIMITS.max_bytes.min(longest);
+        let limits = TreeLimits { deadline: Some(deadline), max_bytes, ..LIMITS };
         let tree = Tree::of_fragment(html, limits).ok()?;
         let is_affordable = tree.serialising_cost() <= SERIALISING_COST.saturating_mul(html.len());
-        is_affordable.then(|| cleaned(html, affordable_base(&tree, html, base)))
+        // Quotes and the like are longer when they are written than they are in the tree.
+        let fits = |made: &String| made.len() <= longest;
+        is_affordable.then(|| cleaned(html, affordable_base(&tree, html, base))).filter(fits)
     });
     made.unwrap_or_default().unwrap_or_else(|| ammonia::clean_text(html))
+}
+
+/// Returns the maximum length of what is made of a text.
+fn longest(html: &str) -> usize {
+    html.len().saturating_mul(MAX_GROWTH).saturating_add(MIN_GROWTH)
 }
 
 /// Returns what links are resolved against, unless that would repeat a long address all over the text.
@@ -50,7 +60,7 @@ fn affordable_base(tree: &Tree, html: &str, base: Option<&str>) -> Option<Url> {
     let links = links.filter(|(name, _)| matches!(*name, "href" | "src" | "poster" | "cite")).count();
     let growth = links.saturating_mul(base.len());
     let base = Url::parse(base).ok().filter(|base| matches!(base.scheme(), "http" | "https"));
-    base.filter(|_| growth <= MIN_GROWTH + MAX_GROWTH * html.len())
+    base.filter(|_| growth <= longest(html))
 }
 
 fn cleaned(html: &str, base: Option<Url>) -> String {
@@ -153,6 +163,21 @@ mod tests {
             let made = safe(&hostile);
             assert!(!made.contains('<') && made.len() < 10 * hostile.len());
         }
+    }
+
+    /// The parser opens the first element again in each paragraph.
+    #[test]
+    fn a_short_text_stays_short() {
+        let title = "y".repeat(3_400);
+        let reopened = format!("<p><b title='{title}'>x{}", "<p>x".repeat(866));
+        let quotes = format!("<p><b title='{}'>x{}", "\"".repeat(3_400), "<p>x".repeat(20));
+        let links = "<a>".repeat(8_000);
+        for hostile in [reopened, quotes, links] {
+            let made = safe(&hostile);
+            assert!(made.len() <= 64 * 1024 + 5 * hostile.len(), "{} bytes of {}", made.len(), hostile.len());
+        }
+        let few = format!("<p><b title='{title}'>x<p>y<p>z");
+        assert_eq!(safe(&few).matches("<b title=").count(), 3, "few paragraphs keep it");
     }
 
     #[test]

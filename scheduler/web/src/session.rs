@@ -39,7 +39,22 @@ pub(crate) struct Caller {
     token: Option<Arc<str>>,
 }
 
+/// What tells one caller from others: its token, as a program or in a browser. Programs that read slowly do not hold up the person
+/// who looks at the pages with the same token.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    /// The token's hash.
+    pub(crate) token: Arc<str>,
+    /// Logged in on the pages.
+    pub(crate) in_session: bool,
+}
+
 impl Caller {
+    /// Returns who it is; `None` without a token: a program on this machine, like any other.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.token.clone().map(|token| Identity { token, in_session: self.in_session })
+    }
+
     /// Returns a caller without a token.
     pub(crate) fn nobody() -> Self {
         Caller { name: NOBODY.into(), role: None, in_session: false, labels: Arc::default(), token: None }

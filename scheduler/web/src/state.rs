@@ -17,7 +17,7 @@ use scheduler::ops::{AddFeed, Ops};
 use scheduler::push::callback::Callbacks;
 use scheduler::wire::FeedView;
 use store::{FeedRef, Subscription};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::audit::ledger::Ledger;
@@ -26,6 +26,7 @@ use crate::error::ApiError;
 use crate::readiness::Readiness;
 use crate::session::{Caller, Sessions};
 use crate::streams::Streams;
+use crate::turns::{Turn, Turns};
 use crate::visitors::Visitors;
 
 /// The state that all handlers share.
@@ -62,9 +63,9 @@ pub(crate) struct Api {
     /// Cancelled when what has no end of its own must end.
     pub(crate) closing: CancellationToken,
     /// Limits the pages in progress.
-    pub(crate) pages: Arc<Semaphore>,
+    pub(crate) pages: Arc<Turns>,
     /// Limits the pages for people in progress, which are short: programs that read slowly must not take their turns.
-    pub(crate) people: Arc<Semaphore>,
+    pub(crate) people: Arc<Turns>,
     /// Limits the bytes of large events that streams hold.
     pub(crate) large_events: Arc<Semaphore>,
     /// Limits the pages of entries that are being sanitised to the number of cores, so that other requests are answered.
@@ -90,6 +91,8 @@ where
 /// Pages of entries and events that are read, written or sent at once. Each holds at most 8 MB of text three times over (as
 /// read, as HTML that may be shown, as JSON): about 300 MB for all of them. Short ones are sent at once and hold nothing up.
 const PAGES: usize = 8;
+/// Those of one token: its slow readers leave the others to other callers.
+const PAGES_OF_ONE: usize = 3;
 /// Kilobytes of events that are too large for a stream's own share, over all streams: 500 readers that take nothing would
 /// otherwise hold the same megabyte 500 times, as text and as JSON. Less in tests, which reach it sooner.
 pub(crate) const LARGE_EVENTS: usize = if cfg!(test) { 4 << 10 } else { 64 << 10 };
@@ -103,13 +106,18 @@ impl Api {
     }
 
     /// Waits for the turn to read a page of entries or events; 503 when it does not come.
-    pub(crate) async fn page_turn(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        turn(&self.pages).await
+    pub(crate) async fn page_turn(&self) -> Result<Turn, ApiError> {
+        within_wait(self.pages.take(self.caller.identity())).await
     }
 
-    /// The same for the short pages of the console.
-    pub(crate) async fn console_turn(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        turn(&self.people).await
+    /// The same for a page of a stream, which is not held until it is sent: whoever reads it may have all turns.
+    pub(crate) async fn stream_turn(&self) -> Result<Turn, ApiError> {
+        within_wait(self.pages.take(None)).await
+    }
+
+    /// The same for the short pages of the console, which are not held until they are sent either.
+    pub(crate) async fn console_turn(&self) -> Result<Turn, ApiError> {
+        within_wait(self.people.take(None)).await
     }
 
     /// Returns the state over these operations. Streams end when `closing` is cancelled.
@@ -130,8 +138,8 @@ impl Api {
             streams: Arc::new(Streams::new(closing.clone())),
             closing,
             readiness: Arc::default(),
-            pages: Arc::new(Semaphore::new(PAGES)),
-            people: Arc::new(Semaphore::new(PAGES)),
+            pages: Arc::new(Turns::new(PAGES, PAGES_OF_ONE)),
+            people: Arc::new(Turns::new(PAGES, PAGES)),
             large_events: Arc::new(Semaphore::new(LARGE_EVENTS)),
             sanitisers: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from))),
             ops,
@@ -238,8 +246,8 @@ impl Api {
     }
 }
 
-async fn turn(of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ApiError> {
-    let turn = tokio::time::timeout(PAGE_WAIT, Arc::clone(of).acquire_owned()).await;
+async fn within_wait(turn: impl Future<Output = Result<Turn, AcquireError>>) -> Result<Turn, ApiError> {
+    let turn = tokio::time::timeout(PAGE_WAIT, turn).await;
     let busy = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too many pages are being read; try again");
     turn.map_err(|_| busy())?.map_err(|_| busy())
 }

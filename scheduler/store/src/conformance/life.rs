@@ -3,6 +3,7 @@
 use common::job_keys::JobKey;
 
 use super::*;
+use crate::{EventFilter, EventQuery};
 
 pub(crate) async fn a_feed_is_added_polled_and_read_back(backend: &dyn Backend) {
     let store = backend.open().await;
@@ -55,6 +56,39 @@ pub(crate) async fn a_feed_is_added_polled_and_read_back(backend: &dyn Backend) 
     let stats = store.stats(at(4000)).await.unwrap();
     assert_eq!((stats.feeds, stats.entries, stats.events), (vec![(Category::D, Status::Active, 1)], 2, 3));
     assert_eq!(store.overdue(at(4000)).await.unwrap(), 1);
+}
+
+/// Two batches of two schedulers: the one that began first took its numbers last.
+pub(crate) async fn a_time_is_found_among_batches_that_took_their_numbers_in_another_order(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    for (number, seconds) in [1_000, 1_100, 1_050, 1_300, 1_600].into_iter().enumerate() {
+        let entries = vec![entry(&number.to_string(), "title")];
+        let fetched = verdict(&*store, id, seconds, modified(entries)).await;
+        apply(&*store, &[fetched], seconds).await;
+    }
+    // The feed itself has number 1.
+    for (seconds, last) in [(1_000, 0), (1_001, 2), (1_050, 2), (1_051, 4), (1_101, 4), (1_301, 5), (9_000, 6)] {
+        assert_eq!(store.last_entry_before(at(seconds)).await.unwrap(), last, "before {seconds}");
+    }
+    for (seconds, expected) in [(1_050, vec![3, 4, 5, 6]), (1_080, vec![3, 5, 6]), (1_400, vec![6]), (1_601, vec![])] {
+        let filter = EventFilter { since: Some(at(seconds)), ..EventFilter::default() };
+        for newest in [false, true] {
+            let query = EventQuery { filter: filter.clone(), newest, ..EventQuery::after(0, 10) };
+            let mut found: Vec<i64> =
+                store.find_entries(&query).await.unwrap().items.iter().map(|one| one.seq).collect();
+            found.sort_unstable();
+            assert_eq!(found, expected, "since {seconds}, newest first: {newest}");
+        }
+        let first = EventQuery { filter, ..EventQuery::after(1, 1) };
+        let first = store.find_events(&first).await.unwrap().items;
+        let first: Vec<i64> = first.iter().map(|event| event.seq).collect();
+        assert_eq!(
+            first,
+            expected.into_iter().take(1).collect::<Vec<_>>(),
+            "a page of one has the first, since {seconds}"
+        );
+    }
 }
 
 pub(crate) async fn what_was_stored_is_there_after_a_reopening(backend: &dyn Backend) {

@@ -87,6 +87,7 @@ macro_rules! stamp {
         crate::conformance::stamp! { $backend =>
             life {
                 a_feed_is_added_polled_and_read_back;
+                a_time_is_found_among_batches_that_took_their_numbers_in_another_order;
                 what_was_stored_is_there_after_a_reopening;
                 a_new_epoch_stays_and_takes_nothing_along;
                 two_stores_do_not_interfere;

@@ -74,13 +74,41 @@ macro_rules! event_lines {
         )
     };
 }
+/// How a table's numbers are found by their times.
+struct Times {
+    /// Its first and its last number.
+    numbers: &'static str,
+    /// The first line from the number $1 on.
+    from: &'static str,
+    /// The first number from $1 on whose time is $2 or later. Few lines are earlier: it begins near the place.
+    since: &'static str,
+}
+
+const ENTRY_TIMES: Times = Times {
+    numbers: "SELECT min(seq), max(seq) FROM entries",
+    from: "SELECT seq, stored FROM entries WHERE seq >= $1 ORDER BY seq LIMIT 1",
+    since: "SELECT seq FROM entries WHERE seq >= $1 AND stored >= $2 ORDER BY seq LIMIT 1",
+};
+const EVENT_TIMES: Times = Times {
+    numbers: "SELECT min(seq), max(seq) FROM events",
+    from: "SELECT seq, at FROM events WHERE seq >= $1 ORDER BY seq LIMIT 1",
+    since: "SELECT seq FROM events WHERE seq >= $1 AND at >= $2 ORDER BY seq LIMIT 1",
+};
+/// The last entry before the number $1 that was stored before $2.
+const LAST_ENTRY: &str = "SELECT seq FROM entries WHERE seq < $1 AND stored < $2 ORDER BY seq DESC LIMIT 1";
+
 /// For the check of plans.
 #[cfg(test)]
-pub(super) const STATEMENTS: [&str; 4] = [
+pub(super) const STATEMENTS: [&str; 9] = [
     whole_entries!("WHERE entries.seq = ANY ($1)"),
     entry_lines!(" AND feed_id = $4", " DESC"),
     entry_lines!("", ""),
     event_lines!(""),
+    ENTRY_TIMES.from,
+    ENTRY_TIMES.since,
+    EVENT_TIMES.from,
+    EVENT_TIMES.since,
+    LAST_ENTRY,
 ];
 
 #[async_trait]
@@ -93,13 +121,11 @@ impl Events for PostgresStore {
             (Some(_), true) => entry_lines!(" AND feed_id = $4", " DESC"),
         };
         let feed = query.filter.feed.map(|feed| feed.0);
-        let numbers = "SELECT min(seq), max(seq) FROM entries";
-        let from = "SELECT seq, stored FROM entries WHERE seq >= $1 ORDER BY seq LIMIT 1";
         in_transaction!(self, "read entries", SNAPSHOT, |tx| {
             let (epoch, _, entries_gone) = bounds(tx).await?;
             let mut page = EventPage::default();
             for scanned in query.scans(feed.is_some()) {
-                let chosen = choose(tx, query, (sql, feed, scanned), [numbers, from]).await?;
+                let chosen = choose(tx, query, (sql, feed, scanned), &ENTRY_TIMES).await?;
                 let entries = whole(tx, &chosen).await?;
                 page = query.entries(chosen, entries, (epoch.clone(), entries_gone + 1));
                 if query.suffices(&page) {
@@ -112,13 +138,11 @@ impl Events for PostgresStore {
 
     async fn find_events(&self, query: &EventQuery) -> Result<EventPage<Event>, StoreError> {
         let sql = if query.newest { event_lines!(" DESC") } else { event_lines!("") };
-        let numbers = "SELECT min(seq), max(seq) FROM events";
-        let from = "SELECT seq, at FROM events WHERE seq >= $1 ORDER BY seq LIMIT 1";
         in_transaction!(self, "read events", SNAPSHOT, |tx| {
             let (epoch, events_gone, _) = bounds(tx).await?;
             let mut page = EventPage::default();
             for scanned in query.scans(false) {
-                let chosen = choose(tx, query, (sql, None, scanned), [numbers, from]).await?;
+                let chosen = choose(tx, query, (sql, None, scanned), &EVENT_TIMES).await?;
                 let entries = whole(tx, &chosen).await?;
                 page = query.events(chosen, entries, (epoch.clone(), events_gone + 1));
                 if query.suffices(&page) {
@@ -151,11 +175,12 @@ impl Events for PostgresStore {
         row.map(StoredEntry::try_from).transpose()
     }
 
-    /// Walks back over what is newer, by number: a day's entries for a midnight.
+    /// Walks back from a place near it: over what was stored within a few minutes, and not over the whole day since a midnight.
     async fn last_entry_before(&self, at: Timestamp) -> Result<i64, StoreError> {
-        on_connection!(self, "read entries", |on| {
-            let sql = "SELECT seq FROM entries WHERE stored < $1 ORDER BY seq DESC LIMIT 1";
-            let seq: Option<i64> = sqlx::query_scalar(sql).bind(at.millis()).fetch_optional(on).await?;
+        in_transaction!(self, "read entries", SNAPSHOT, |tx| {
+            let behind = found(tx, &ENTRY_TIMES, Since::behind(at)).await?;
+            let last = sqlx::query_scalar(LAST_ENTRY).bind(behind).bind(at.millis());
+            let seq: Option<i64> = last.fetch_optional(&mut *tx).await?;
             Ok(seq.unwrap_or(0))
         })
     }
@@ -174,29 +199,45 @@ impl Events for PostgresStore {
     }
 }
 
-/// Returns the lines of a page. `numbers` reads the first and the last number, `from` the first line from a number on.
+/// Returns the lines of a page.
 async fn choose(
     on: &mut PgConnection,
     query: &EventQuery,
     (sql, feed, scanned): (&'static str, Option<i64>, u32),
-    [numbers, from]: [&'static str; 2],
+    times: &Times,
 ) -> Result<Chosen, sqlx::Error> {
     let since = match query.filter.since {
         None => 0,
-        Some(since) => {
-            let (first, last): (Option<i64>, Option<i64>) = sqlx::query_as(numbers).fetch_one(&mut *on).await?;
-            let mut search = Since::new(first.unwrap_or(1), last.unwrap_or(0), since);
-            while let Some(probe) = search.probe() {
-                search.note(probe, sqlx::query_as(from).bind(probe).fetch_optional(&mut *on).await?);
-            }
-            search.found()
-        }
+        Some(since) => first_since(on, query, times, since).await?,
     };
     let (low, high) = query.bounds(since);
     let lines = sqlx::query(sql).bind(low).bind(high).bind(i64::from(scanned));
     let lines = if let Some(feed) = feed { lines.bind(feed) } else { lines };
     let rows = lines.fetch_all(on).await?;
     Ok(query.choose(rows.iter().map(Line::read).collect::<Result<Vec<_>, _>>()?, scanned))
+}
+
+/// Returns the first number that the page may have at which something was stored at `since` or later, or one behind all of them.
+async fn first_since(
+    on: &mut PgConnection,
+    query: &EventQuery,
+    times: &Times,
+    since: Timestamp,
+) -> Result<i64, sqlx::Error> {
+    let near = query.looks_from(found(on, times, Since::before(since)).await?);
+    let first = sqlx::query_scalar(times.since).bind(near).bind(since.millis());
+    let first: Option<i64> = first.fetch_optional(on).await?;
+    Ok(first.unwrap_or(i64::MAX))
+}
+
+/// Returns the number that a search finds.
+async fn found(on: &mut PgConnection, times: &Times, search: Since) -> Result<i64, sqlx::Error> {
+    let (first, last): (Option<i64>, Option<i64>) = sqlx::query_as(times.numbers).fetch_one(&mut *on).await?;
+    let mut search = search.among(first, last);
+    while let Some(probe) = search.probe() {
+        search.note(probe, sqlx::query_as(times.from).bind(probe).fetch_optional(&mut *on).await?);
+    }
+    Ok(search.found())
 }
 
 /// Returns the entries of a page.

@@ -355,28 +355,50 @@ async fn erase_pages(on: &mut PgConnection, before: Timestamp, now: Timestamp) -
     lock_urls(&mut *on).await?;
     let look = sqlx::query_as(include_str!("known_pages.sql")).bind(before.millis()).bind(PAGES);
     let pages: Vec<(i64, bool)> = look.fetch_all(&mut *on).await?;
-    for (id, is_plain) in &pages {
-        if *is_plain {
-            erase_from(on, FeedId(*id), now).await?;
-        }
-        sqlx::query("DELETE FROM known_pages WHERE feed_id = $1").bind(id).execute(&mut *on).await?;
-    }
+    let looked: Vec<i64> = pages.iter().map(|(id, _)| *id).collect();
+    let plain: Vec<i64> = pages.iter().filter(|(_, is_plain)| *is_plain).map(|(id, _)| *id).collect();
+    sqlx::query("DELETE FROM known_pages WHERE feed_id = ANY ($1)").bind(looked).execute(&mut *on).await?;
+    erase_all(on, &plain, now).await?;
     Ok(pages.len() as u64)
 }
 
 /// Erases a feed, and removes those that were merged into it. The caller holds the lock of URLs.
 pub(super) async fn erase_from(on: &mut PgConnection, id: FeedId, now: Timestamp) -> Result<bool, sqlx::Error> {
-    let mut ids: Vec<i64> = sqlx::query_scalar(MERGED_WITH).bind(id.0).fetch_all(&mut *on).await?;
-    ids.push(id.0);
+    Ok(erase_all(on, &[id.0], now).await? > 0)
+}
+
+/// Erases feeds, and removes those that were merged into them; returns how many were there. The caller holds the lock of URLs. The
+/// rows of all feeds are locked by number before anything is written, and the row of `store` once they are erased: in between
+/// another transaction that has it may want a feed's row.
+async fn erase_all(on: &mut PgConnection, feeds: &[i64], now: Timestamp) -> Result<usize, sqlx::Error> {
+    let mut ids = feeds.to_vec();
+    for id in feeds {
+        let merged: Vec<i64> = sqlx::query_scalar(MERGED_WITH).bind(*id).fetch_all(&mut *on).await?;
+        ids.extend(merged);
+    }
     let before = news::known(on, &ids).await?;
+    let mut entries: Vec<i64> = Vec::new();
+    for id in feeds {
+        entries.extend(erase_one(on, FeedId(*id)).await?);
+    }
+    if entries.is_empty() {
+        return Ok(0);
+    }
+    let gone: i64 = entries.iter().sum();
+    sqlx::query("UPDATE store SET entries = entries - $1").bind(gone).execute(&mut *on).await?;
+    news::tell_changes(on, Vec::new(), &before, now).await?;
+    Ok(entries.len())
+}
+
+/// Erases a feed whose row is locked; returns how many entries it had, or `None` when there is no such feed.
+async fn erase_one(on: &mut PgConnection, id: FeedId) -> Result<Option<i64>, sqlx::Error> {
     moves::leave_survivor(&mut *on, id).await?;
     sqlx::query(REMOVE_MERGED).bind(id.0).execute(&mut *on).await?;
     let erase = sqlx::query_scalar("DELETE FROM feeds WHERE id = $1 RETURNING entries").bind(id.0);
     let entries: Option<i64> = erase.fetch_optional(&mut *on).await?;
-    let Some(entries) = entries else { return Ok(false) };
-    sqlx::query("DELETE FROM entry_identities WHERE feed_id = $1").bind(id.0).execute(&mut *on).await?;
-    sqlx::query("DELETE FROM entries WHERE feed_id = $1").bind(id.0).execute(&mut *on).await?;
-    sqlx::query("UPDATE store SET entries = entries - $1").bind(entries).execute(&mut *on).await?;
-    news::tell_changes(on, Vec::new(), &before, now).await?;
-    Ok(true)
+    if entries.is_some() {
+        sqlx::query("DELETE FROM entry_identities WHERE feed_id = $1").bind(id.0).execute(&mut *on).await?;
+        sqlx::query("DELETE FROM entries WHERE feed_id = $1").bind(id.0).execute(&mut *on).await?;
+    }
+    Ok(entries)
 }

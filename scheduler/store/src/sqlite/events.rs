@@ -72,9 +72,42 @@ macro_rules! event_lines {
     };
 }
 
+/// How a table's numbers are found by their times.
+struct Times {
+    /// Its first and its last number: two statements, because one that asks for both reads the whole table.
+    numbers: &'static str,
+    /// The first line from the number ?1 on.
+    from: &'static str,
+    /// The first number from ?1 on whose time is ?2 or later. Few lines are earlier: it begins near the place.
+    since: &'static str,
+}
+
+const ENTRY_TIMES: Times = Times {
+    numbers: "SELECT (SELECT min(seq) FROM entries), (SELECT max(seq) FROM entries)",
+    from: "SELECT seq, stored FROM entries WHERE seq >= ?1 ORDER BY seq LIMIT 1",
+    since: "SELECT seq FROM entries WHERE seq >= ?1 AND stored >= ?2 ORDER BY seq LIMIT 1",
+};
+const EVENT_TIMES: Times = Times {
+    numbers: "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events)",
+    from: "SELECT seq, at FROM events WHERE seq >= ?1 ORDER BY seq LIMIT 1",
+    since: "SELECT seq FROM events WHERE seq >= ?1 AND at >= ?2 ORDER BY seq LIMIT 1",
+};
+/// The last entry before the number ?1 that was stored before ?2.
+const LAST_ENTRY: &str = "SELECT seq FROM entries WHERE seq < ?1 AND stored < ?2 ORDER BY seq DESC LIMIT 1";
+
 /// For the check of plans.
 #[cfg(test)]
-pub(super) const LINES: [&str; 2] = [entry_lines!(" AND feed_id = ?4", " DESC"), event_lines!("")];
+pub(super) const LINES: [&str; 9] = [
+    entry_lines!(" AND feed_id = ?4", " DESC"),
+    event_lines!(""),
+    ENTRY_TIMES.numbers,
+    ENTRY_TIMES.from,
+    ENTRY_TIMES.since,
+    EVENT_TIMES.numbers,
+    EVENT_TIMES.from,
+    EVENT_TIMES.since,
+    LAST_ENTRY,
+];
 
 #[async_trait]
 impl Events for SqliteStore {
@@ -87,13 +120,11 @@ impl Events for SqliteStore {
             (Some(_), false) => entry_lines!(" AND feed_id = ?4", ""),
             (Some(_), true) => entry_lines!(" AND feed_id = ?4", " DESC"),
         };
-        let numbers = "SELECT min(seq), max(seq) FROM entries";
-        let from = "SELECT seq, stored FROM entries WHERE seq >= ?1 ORDER BY seq LIMIT 1";
         let feed = query.filter.feed.map(|feed| feed.0);
         let bounds = bounds(&mut tx, "entries_gone").await?;
         let mut page = EventPage::default();
         for scanned in query.scans(feed.is_some()) {
-            let chosen = choose(&mut tx, query, (sql, feed, scanned), [numbers, from]).await?;
+            let chosen = choose(&mut tx, query, (sql, feed, scanned), &ENTRY_TIMES).await?;
             let entries = whole(&mut tx, &chosen).await?;
             page = query.entries(chosen, entries, bounds.clone());
             if query.suffices(&page) {
@@ -106,12 +137,10 @@ impl Events for SqliteStore {
     async fn find_events(&self, query: &EventQuery) -> Result<EventPage<Event>, StoreError> {
         let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
         let sql = if query.newest { event_lines!(" DESC") } else { event_lines!("") };
-        let numbers = "SELECT min(seq), max(seq) FROM events";
-        let from = "SELECT seq, at FROM events WHERE seq >= ?1 ORDER BY seq LIMIT 1";
         let bounds = bounds(&mut tx, "events_gone").await?;
         let mut page = EventPage::default();
         for scanned in query.scans(false) {
-            let chosen = choose(&mut tx, query, (sql, None, scanned), [numbers, from]).await?;
+            let chosen = choose(&mut tx, query, (sql, None, scanned), &EVENT_TIMES).await?;
             let entries = whole(&mut tx, &chosen).await?;
             page = query.events(chosen, entries, bounds.clone());
             if query.suffices(&page) {
@@ -145,11 +174,13 @@ impl Events for SqliteStore {
         row.map(StoredEntry::try_from).transpose()
     }
 
-    /// Walks back over what is newer, by number: a day's entries for a midnight.
+    /// Walks back from a place near it: over what was stored within a few minutes, and not over the whole day since a midnight.
     async fn last_entry_before(&self, at: Timestamp) -> Result<i64, StoreError> {
-        let sql = "SELECT seq FROM entries WHERE stored < ?1 ORDER BY seq DESC LIMIT 1";
-        let seq = sqlx::query_scalar(sql).bind(at.millis()).fetch_optional(&self.readers).await;
-        Ok(seq.map_err(StoreError::on(ACTION))?.unwrap_or(0))
+        let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
+        let behind = found(&mut tx, &ENTRY_TIMES, Since::behind(at)).await?;
+        let last = sqlx::query_scalar(LAST_ENTRY).bind(behind).bind(at.millis());
+        let seq: Option<i64> = last.fetch_optional(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        Ok(seq.unwrap_or(0))
     }
 
     /// From SQLite's own counter, which pruning does not turn back.
@@ -167,26 +198,16 @@ impl Events for SqliteStore {
     }
 }
 
-/// Returns the lines of a page, of as many as are `scanned`. `numbers` reads the first and the last number, `from` the
-/// first line from a number on.
+/// Returns the lines of a page, of as many as are `scanned`.
 async fn choose(
     on: &mut SqliteConnection,
     query: &EventQuery,
     (sql, feed, scanned): (&'static str, Option<i64>, u32),
-    [numbers, from]: [&'static str; 2],
+    times: &Times,
 ) -> Result<Chosen, StoreError> {
     let since = match query.filter.since {
         None => 0,
-        Some(since) => {
-            let row = sqlx::query_as(numbers).fetch_one(&mut *on).await.map_err(StoreError::on(ACTION))?;
-            let (first, last): (Option<i64>, Option<i64>) = row;
-            let mut search = Since::new(first.unwrap_or(1), last.unwrap_or(0), since);
-            while let Some(probe) = search.probe() {
-                let line = sqlx::query_as(from).bind(probe).fetch_optional(&mut *on).await;
-                search.note(probe, line.map_err(StoreError::on(ACTION))?);
-            }
-            search.found()
-        }
+        Some(since) => first_since(on, query, times, since).await?,
     };
     let (low, high) = query.bounds(since);
     let lines = sqlx::query(sql).bind(low).bind(high).bind(scanned);
@@ -194,6 +215,31 @@ async fn choose(
     let rows = lines.fetch_all(on).await.map_err(StoreError::on(ACTION))?;
     let lines = rows.iter().map(Line::read).collect::<Result<Vec<_>, _>>().map_err(StoreError::on(ACTION))?;
     Ok(query.choose(lines, scanned))
+}
+
+/// Returns the first number that the page may have at which something was stored at `since` or later, or one behind all of them.
+async fn first_since(
+    on: &mut SqliteConnection,
+    query: &EventQuery,
+    times: &Times,
+    since: Timestamp,
+) -> Result<i64, StoreError> {
+    let near = query.looks_from(found(on, times, Since::before(since)).await?);
+    let first = sqlx::query_scalar(times.since).bind(near).bind(since.millis());
+    let first: Option<i64> = first.fetch_optional(on).await.map_err(StoreError::on(ACTION))?;
+    Ok(first.unwrap_or(i64::MAX))
+}
+
+/// Returns the number that a search finds.
+async fn found(on: &mut SqliteConnection, times: &Times, search: Since) -> Result<i64, StoreError> {
+    let row = sqlx::query_as(times.numbers).fetch_one(&mut *on).await.map_err(StoreError::on(ACTION))?;
+    let (first, last): (Option<i64>, Option<i64>) = row;
+    let mut search = search.among(first, last);
+    while let Some(probe) = search.probe() {
+        let line = sqlx::query_as(times.from).bind(probe).fetch_optional(&mut *on).await;
+        search.note(probe, line.map_err(StoreError::on(ACTION))?);
+    }
+    Ok(search.found())
 }
 
 /// Returns the entries of a page.

@@ -19,6 +19,7 @@ use crate::reading::{parameters, refuse_lost};
 use crate::request::{Params, parsed};
 use crate::state::{Api, LARGE_EVENTS, State};
 use crate::streams::{HEARTBEAT, heartbeat};
+use crate::turns::Turns;
 use crate::until_sent::until_sent;
 use crate::written::written;
 use scheduler::events::follow::Follower;
@@ -63,7 +64,7 @@ async fn streamed(api: &Api, params: &EventParams, headers: &HeaderMap) -> Resul
         return Err(ApiError::bad("order must be oldest in a stream; a list has the newest first"));
     }
     let mut follower = Follower::new(api.tail.clone(), query.after).only(query.filter.clone()).holding(HELD);
-    let turn = api.page_turn().await?;
+    let turn = api.stream_turn().await?;
     let mut first = follower.page().await?;
     drop(turn);
     refuse_lost(api, &query, params.epoch.as_deref(), &first).await?;
@@ -119,7 +120,7 @@ struct Telling {
     /// When the client was last sent something.
     said: Instant,
     /// Limits the pages that are read at once.
-    pages: Arc<Semaphore>,
+    pages: Arc<Turns>,
     /// Room for large events, and what of it this stream has.
     large: Arc<Semaphore>,
     room: Option<OwnedSemaphorePermit>,
@@ -175,7 +176,7 @@ impl Telling {
                 return Some((self.heartbeat(), self));
             }
             let after = self.follower.after();
-            let turn = Arc::clone(&self.pages).acquire_owned().await.ok()?;
+            let turn = self.pages.take(None).await.ok()?;
             let page = self.follower.page().await.ok()?;
             drop(turn);
             if page.epoch != self.epoch {

@@ -22,7 +22,7 @@ pub struct Limits {
     pub head: Duration,
     /// From a response's end to the next request.
     pub idle: Duration,
-    /// How long a caller may take none of its response.
+    /// How long a caller may take next to nothing of a response that waits for it.
     pub stalled: Duration,
 }
 

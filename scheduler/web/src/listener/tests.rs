@@ -5,6 +5,7 @@ use std::time::Instant;
 use axum::routing::get;
 use common::testing::Stalls;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -200,6 +201,27 @@ async fn a_caller_that_reads_nothing_is_cut_off() {
     let mut read = Vec::new();
     let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut read)).await.expect("it was closed");
     assert!(read.len() < LARGE, "{} bytes", read.len());
+}
+
+/// Buffers are small, so that the listener sees of each little read that there is room again.
+#[tokio::test]
+async fn a_caller_that_reads_a_little_now_and_then_is_cut_off() {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_send_buffer_size(4096).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let served = served_on(socket.listen(16).unwrap(), quick());
+    let caller = TcpSocket::new_v4().unwrap();
+    caller.set_recv_buffer_size(4096).unwrap();
+    let mut stream = caller.connect(served.address).await.unwrap();
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let cut_off = async {
+        let mut little = [0; 1024];
+        // At most 15 KB in the time in which 64 KB are to be taken.
+        while stream.read(&mut little).await.is_ok_and(|bytes| bytes > 0) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, cut_off).await.expect("it is cut off");
 }
 
 #[tokio::test]

@@ -15,6 +15,11 @@ use super::limits::Limits;
 /// How often a busy connection is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
+/// Bytes that a caller must take of a response that waits for it, in the time after which it counts as stalled: 2 KB a second, which
+/// the slowest mobile networks have. Whoever took a byte now and then would hold a page in memory for days. A response that does not
+/// wait, such as a stream without news, is not measured.
+const LEAST: usize = 64 << 10;
+
 /// What a connection is doing.
 #[derive(Debug)]
 pub(super) struct Activity(Mutex<State>);
@@ -27,8 +32,15 @@ struct State {
     heard: bool,
     /// Since when it waits: for a head, or for its end.
     since: Instant,
-    /// Since when the caller takes nothing.
-    stalled: Option<Instant>,
+    /// Part of a response waits for the caller to take what was sent.
+    stalled: Option<Stall>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stall {
+    since: Instant,
+    /// Bytes that were taken since then, fewer than [`LEAST`].
+    taken: usize,
 }
 
 impl Activity {
@@ -58,7 +70,7 @@ impl Activity {
     pub(super) fn deadline(&self, limits: &Limits) -> Instant {
         let state = self.state();
         match (state.busy, state.heard, state.stalled) {
-            (_, _, Some(since)) => since + limits.stalled,
+            (_, _, Some(stall)) => stall.since + limits.stalled,
             (true, _, None) => Instant::now() + LOOK_EVERY.min(limits.stalled),
             (false, true, None) => state.since + limits.head,
             // It may begin a request meanwhile, and has less time then.
@@ -79,9 +91,22 @@ impl Activity {
         }
     }
 
-    fn written(&self, pending: bool) {
+    /// The caller has room for this many bytes more.
+    fn written(&self, bytes: usize) {
         let mut state = self.state();
-        state.stalled = pending.then(|| state.stalled.unwrap_or_else(Instant::now));
+        let further = |stall: Stall| Stall { taken: stall.taken.saturating_add(bytes), ..stall };
+        state.stalled = state.stalled.map(further).filter(|stall| stall.taken < LEAST);
+    }
+
+    /// The caller has no room.
+    fn waits_for_room(&self) {
+        let mut state = self.state();
+        state.stalled = state.stalled.or_else(|| Some(Stall { since: Instant::now(), taken: 0 }));
+    }
+
+    /// Nothing waits any more.
+    fn all_written(&self) {
+        self.state().stalled = None;
     }
 }
 
@@ -106,8 +131,12 @@ impl Watched {
         Watched { stream, activity }
     }
 
-    fn noted<T>(&self, written: Poll<T>) -> Poll<T> {
-        self.activity.written(written.is_pending());
+    fn noted(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &written {
+            Poll::Pending => self.activity.waits_for_room(),
+            Poll::Ready(Ok(bytes)) => self.activity.written(*bytes),
+            Poll::Ready(Err(_)) => {}
+        }
         written
     }
 }
@@ -142,7 +171,9 @@ impl AsyncWrite for Watched {
         self.stream.is_write_vectored()
     }
 
+    /// Called when all that there is was written.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.activity.all_written();
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
@@ -160,10 +191,49 @@ mod tests {
         let activity = Arc::new(Activity::opened());
         assert!(activity.waiting_since().is_some());
         let answered = activity.answering();
-        activity.written(true);
+        activity.waits_for_room();
         drop(answered);
         assert_eq!(activity.waiting_since(), None);
-        activity.written(false);
+        activity.written(1);
+        assert_eq!(activity.waiting_since(), None);
+        activity.all_written();
         assert!(activity.waiting_since().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_a_little_now_and_then_is_as_late_as_who_takes_nothing() {
+        let limits = Limits::new(1, 1);
+        let activity = Arc::new(Activity::opened());
+        let _answered = activity.answering();
+        activity.waits_for_room();
+        let deadline = Instant::now() + limits.stalled;
+        for _ in 0..4 {
+            tokio::time::advance(limits.stalled / 5).await;
+            activity.written(LEAST / 5);
+            activity.waits_for_room();
+            assert_eq!(activity.deadline(&limits), deadline);
+        }
+        activity.written(LEAST / 2);
+        activity.waits_for_room();
+        assert_eq!(
+            activity.deadline(&limits),
+            Instant::now() + limits.stalled,
+            "it took enough, and has as long again"
+        );
+    }
+
+    /// A stream sends little, and its reader has taken all of it.
+    #[tokio::test(start_paused = true)]
+    async fn who_has_taken_all_that_there_is_is_not_late() {
+        let limits = Limits::new(1, 1);
+        let activity = Arc::new(Activity::opened());
+        let _answered = activity.answering();
+        activity.waits_for_room();
+        activity.written(10);
+        activity.all_written();
+        tokio::time::advance(10 * limits.stalled).await;
+        assert!(activity.deadline(&limits) > Instant::now());
+        activity.written(10);
+        assert!(activity.deadline(&limits) > Instant::now());
     }
 }

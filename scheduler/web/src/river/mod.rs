@@ -9,9 +9,9 @@ use crate::listing::hosts_meant;
 use crate::reading::{Chosen, cursor, parameters};
 use crate::request::limit;
 use crate::state::Api;
+use crate::turns::Turn;
 use common::time::Timestamp;
 use store::{EventPage, EventQuery, StoredEntry};
-use tokio::sync::OwnedSemaphorePermit;
 
 /// The maximum number of entries on a page.
 const MOST: u32 = 200;
@@ -96,7 +96,7 @@ pub(crate) struct River {
     /// Changes when the store was restored from a backup.
     pub(crate) epoch: String,
     /// The turn to hold entries in memory: until the response is sent.
-    pub(crate) turn: OwnedSemaphorePermit,
+    pub(crate) turn: Turn,
 }
 
 /// Reads on until the page is full: one look at the store ends after some thousand entries, and of a large fleet few of these fit

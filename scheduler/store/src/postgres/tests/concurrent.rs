@@ -14,8 +14,8 @@ use crate::conformance::{
     SKEW, add, apply, at, entry, feed, modified, new_entries, new_feed, published, verdict, verdict_on,
 };
 use crate::postgres::PostgresStore;
-use crate::{Applied, Verdict};
-use crate::{Events, Feeds, Polls, Upkeep, Wakes};
+use crate::{Applied, Move, Moved, NewFeed, Verdict};
+use crate::{Events, Feeds, Polls, Upkeep, VersionedChanges, Wakes};
 
 fn stored(applied: &[Applied]) -> usize {
     applied.iter().filter(|applied| **applied != Applied::Stale).count()
@@ -138,6 +138,42 @@ async fn an_audience_set_between_looking_and_writing_keeps_its_category() {
     assert_eq!(store.placements(FeedId(0), 1).await.unwrap()[0].category, common::policy::Category::A);
 }
 
+/// Adds a page that nobody gave anything, and merges it into this feed.
+async fn add_known_page(store: &PostgresStore, url: &str, known: &NewFeed, seconds: u64) -> FeedId {
+    let page = NewFeed { calm: Vec::new(), ..new_feed(url) };
+    let id = store.add_feeds(&[page], at(0)).await.unwrap()[0].id;
+    let category = common::policy::Category::D;
+    let into = Move { url: known.url.clone(), host: known.host.clone(), category, others: Vec::new(), same: false };
+    let version = feed(store, id).await.version;
+    assert!(matches!(store.move_feed(id, version, &into, at(seconds)).await.unwrap(), Moved::Into(_)));
+    id
+}
+
+/// A transaction that holds a feed's row takes the row of `store` last: whoever has that one must not wait for a feed.
+#[tokio::test]
+async fn pages_that_are_erased_together_take_the_row_of_the_store_last() {
+    let schema = Schema::default();
+    let store = schema.store().await;
+    let known = new_feed("https://a.org/feed");
+    store.add_feeds(std::slice::from_ref(&known), at(0)).await.unwrap();
+    let pages = [
+        add_known_page(&store, "https://a.org/1", &known, 20).await,
+        add_known_page(&store, "https://a.org/2", &known, 21).await,
+    ];
+    let mut other = schema.connection().await;
+    let mut holding = other.begin().await.unwrap();
+    let hold = sqlx::query("SELECT id FROM feeds WHERE id = $1 FOR NO KEY UPDATE").bind(pages[1].0);
+    hold.execute(&mut *holding).await.unwrap();
+    let (erased, ()) = tokio::join!(store.erase_pages(at(21), at(30)), async {
+        schema.waiting().await;
+        let take = sqlx::query("SELECT seq FROM store FOR UPDATE NOWAIT").execute(&mut *holding).await;
+        assert!(take.is_ok(), "{take:?}");
+        holding.commit().await.unwrap();
+    });
+    assert_eq!(erased.unwrap(), 2);
+    assert!(store.states_for(&pages).await.unwrap().is_empty());
+}
+
 /// Commits are made slow, and some of them to fail, from inside the database; a reader that follows with a cursor must see
 /// every event that is there in the end, in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -231,14 +267,21 @@ async fn applying_waking_adding_erasing_and_pruning_at_once_leave_a_sound_store(
     };
     let meddling = async {
         let store = &stores[2];
+        let mut erased = 0;
         for round in 1..=30 {
+            add_known_page(store, &format!("https://a.org/page/{round}"), &new[0], round).await;
+            if round % 3 == 0 {
+                erased += store.erase_pages(at(round), at(9_000)).await.unwrap();
+            }
             store.wake(&ids, at(round), at(round)).await.unwrap();
             store.prune(at(round * 5), Some(at(round * 5))).await.unwrap();
             store.add_feeds(&new, at(round)).await.unwrap();
             store.erase_feed(ids[usize::try_from(round).unwrap()], at(9_000)).await.unwrap();
         }
+        erased
     };
-    tokio::join!(applying(&stores[0]), applying(&stores[1]), meddling);
+    let ((), (), erased) = tokio::join!(applying(&stores[0]), applying(&stores[1]), meddling);
+    assert_eq!(erased, 30);
 
     let mut on = schema.connection().await;
     let mut counts = async |sql: &'static str| -> BTreeMap<i64, i64> {

@@ -13,9 +13,9 @@ use crate::error::ApiError;
 use crate::request::Params;
 use crate::river::{self, RiverParams};
 use crate::state::{Api, State};
+use crate::turns::Turn;
 use crate::until_sent::until_sent;
 use scheduler::delivery::documents::{Channel, atom as atom_document};
-use tokio::sync::OwnedSemaphorePermit;
 
 /// Entries when no `limit` is given.
 const USUAL: u32 = 50;
@@ -62,10 +62,10 @@ async fn read_channel(
     uri: &Uri,
     headers: &HeaderMap,
     params: RiverParams,
-) -> Result<(Channel, OwnedSemaphorePermit), ApiError> {
+) -> Result<(Channel, Turn), ApiError> {
     let page = river::page(api, &params, USUAL).await?;
     let updated = page.items.iter().map(|entry| entry.stored).max().unwrap_or(Timestamp::EPOCH);
-    let entries = made_safe(api, page.items).await?;
+    let (entries, ended) = made_safe(api, page.items).await?;
     let (site, query) = (api.reached_at(headers), uri.query().unwrap_or_default());
     let conditions = river::conditions(query);
     let at = |path: &str, query: &str| {
@@ -76,12 +76,14 @@ async fn read_channel(
         "" => format!("after={after}"),
         conditions => format!("{conditions}&after={after}"),
     };
+    // A page that had to end early goes on behind its last entry.
+    let next = ended.or(page.older);
     let channel = Channel {
         title: title(api, &params).await?,
         id: format!("urn:feedfleet:{}:river:{:032x}", page.epoch, xxh3_128(conditions.as_bytes())),
         home: Some(at("/entries", &conditions)),
         own: at(uri.path(), query),
-        next: page.older.map(|after| at(uri.path(), &older(after))),
+        next: next.map(|after| at(uri.path(), &older(after))),
         hub: None,
         updated,
         of: None,

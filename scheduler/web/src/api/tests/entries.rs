@@ -126,6 +126,63 @@ async fn pages_of_large_entries_are_bounded_and_complete_when_followed() {
     }
 }
 
+/// Each is shorter than the limit of one text, and many of them are not.
+#[tokio::test]
+async fn a_page_of_short_texts_that_multiply_stays_short() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let summary = format!("<p><b title='{}'>x{}", "y".repeat(3_400), "<p>x".repeat(866));
+    let hostile = |number: usize| Entry {
+        id: number.to_string(),
+        summary: Some(format!("{summary}{number}")),
+        ..Entry::default()
+    };
+    fleet.polled_with(id, (0..100).map(hostile).collect()).await;
+    let page = fleet.get("/api/v1/entries?html=sanitised&limit=100").await;
+    assert_eq!(page.body["items"].as_array().unwrap().len(), 100);
+    let bytes = page.body.to_string().len();
+    assert!(bytes < 100 * (64 * 1024 + 10 * summary.len()), "{bytes} bytes");
+}
+
+/// HTML may be several times as long as the text that it is made of. This one is refused early, and shown without markup.
+#[tokio::test]
+async fn a_page_ends_where_its_html_would_take_too_much() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let hostile = format!("<p><b title='{}'>x{}", "y".repeat(3_400), "<p>x".repeat(500));
+    let growing = |number: usize| Entry {
+        id: number.to_string(),
+        content: Some(format!("{hostile}{}{number}", "&".repeat(150_000))),
+        ..Entry::default()
+    };
+    fleet.polled_with(id, (0..30).map(growing).collect()).await;
+    for order in ["oldest", "newest"] {
+        let (mut seen, mut after, mut pages) = (Vec::new(), 0, 0);
+        loop {
+            let path = format!("/api/v1/entries?html=sanitised&limit=1000&order={order}&after={after}");
+            let page = fleet.get(&path).await.body;
+            assert!(page.to_string().len() < 24 << 20, "{} bytes", page.to_string().len());
+            let items = page["items"].as_array().unwrap();
+            seen.extend(items.iter().map(|item| item["seq"].as_i64().unwrap()));
+            pages += 1;
+            after = page["next"].as_i64().unwrap();
+            if page["more"] != true {
+                break;
+            }
+            assert!(!items.is_empty() && Some(after) == seen.last().copied(), "it goes on behind its last entry");
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (2..=31).collect::<Vec<i64>>(), "{order}");
+        assert!(pages > 1, "one page has all of it");
+    }
+    let feed = fleet.get("/entries.json?limit=200").await.body;
+    let shown = feed["items"].as_array().unwrap();
+    assert!((1..30).contains(&shown.len()), "{} entries", shown.len());
+    let last = shown.last().unwrap()["_feedfleet"]["seq"].to_string();
+    assert!(feed["next_url"].as_str().unwrap().ends_with(&format!("after={last}")), "{}", feed["next_url"]);
+}
+
+/// Without tokens nobody can be told from others: all callers share the turns. With tokens each has a part of them.
 #[tokio::test]
 async fn a_page_that_is_not_read_yet_keeps_its_turn() {
     let fleet = Fleet::new().await;
@@ -138,6 +195,50 @@ async fn a_page_that_is_not_read_yet_keeps_its_turn() {
     assert!(tokio::time::timeout(Duration::from_millis(200), &mut further).await.is_err());
     unread.pop();
     assert_eq!(further.await.status(), 200);
+}
+
+/// A request with a token, on a connection with buffers as small as the system allows; its response is not read.
+async fn unread(address: std::net::SocketAddr, token: &str) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(1).unwrap();
+    let mut stream = socket.connect(address).await.unwrap();
+    let head = "GET /api/v1/entries?limit=1000 HTTP/1.1\r\nHost: localhost";
+    stream.write_all(format!("{head}\r\nAuthorization: Bearer {token}\r\n\r\n").as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn slow_readers_of_one_token_leave_turns_to_the_others() {
+    let tokens = [("ann", "0123456789abcdef"), ("eve", "fedcba9876543210")];
+    let fleet = Fleet::with_tokens(tokens.map(|(name, token)| ApiToken::new(name, token, ApiRole::Write)).into()).await;
+    let added = json!({ "url": "https://example.com/feed.xml" }).to_string();
+    let fields = [("authorization", "Bearer 0123456789abcdef"), ("content-type", "application/json")];
+    let (status, _, added) = fleet.call("POST", "/api/v1/feeds", &fields, &added).await;
+    assert_eq!(status, 201, "{added}");
+    let id = serde_json::from_str::<Value>(&added).unwrap()["id"].as_i64().unwrap();
+    let large =
+        |number: usize| Entry { id: number.to_string(), content: Some("wide ".repeat(200_000)), ..Entry::default() };
+    // More than the system's buffers take.
+    fleet.polled_with(id, (0..7).map(large).collect()).await;
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = CancellationToken::new();
+    let serving = tokio::spawn(serve(listener, fleet.ops.clone(), shutdown.clone()));
+    let mut slow = Vec::new();
+    for _ in 0..8 {
+        slow.push(unread(address, "0123456789abcdef").await);
+    }
+    // Until those that have a turn wait for their readers, and the others were refused.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut other = unread(address, "fedcba9876543210").await;
+    let mut line = [0; 15];
+    let read = tokio::time::timeout(Duration::from_secs(60), other.read_exact(&mut line)).await;
+    read.expect("it is answered").unwrap();
+    assert_eq!(&line, b"HTTP/1.1 200 OK");
+    drop(slow);
+    shutdown.cancel();
+    serving.await.unwrap().unwrap();
 }
 
 #[tokio::test]
