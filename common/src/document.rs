@@ -47,7 +47,11 @@ pub struct Document {
     /// Entries that the job did not know, or knew with other content. The document's last one first: documents begin
     /// with their newest entry, and consumers, which read in the order of storing, want it last.
     pub entries: Vec<Entry>,
-    /// Of these, how many had an identity that the job did not know.
+    /// Of these, by their identities alone, the ones whose texts did not fit into the report: they replace nothing that is
+    /// stored. Earlier versions did not say it.
+    #[serde(skip_serializing_if = "KnownEntries::is_empty")]
+    pub stripped: KnownEntries,
+    /// How many of the entries had an identity that the job did not know.
     pub new_entries: u32,
     /// Entries in the whole document.
     pub all_entries: u32,
@@ -66,7 +70,7 @@ impl Document {
     /// Returns about how many bytes of memory it takes.
     pub fn memory_bytes(&self) -> usize {
         let entries = self.entries.iter().map(|entry| size_of::<Entry>() + entry.text_bytes());
-        size_of::<Self>() + self.known.memory_bytes() + entries.sum::<usize>()
+        size_of::<Self>() + self.known.memory_bytes() + self.stripped.memory_bytes() + entries.sum::<usize>()
     }
 
     /// Keeps the entries that `known` does not hold in this very form, and counts the new identities.
@@ -77,7 +81,8 @@ impl Document {
         self.known = known.after_document(fingerprints.iter().copied());
         self.new_entries = 0;
         let (pushed, known) = (known.pushed(), known.polled());
-        let is_unknown = |fingerprint: &Fingerprint| !known.knows_identity(*fingerprint);
+        let lookup = known.lookup();
+        let is_unknown = |fingerprint: &Fingerprint| !lookup.knows_identity(*fingerprint);
         self.none_known = !known.is_empty()
             && !fingerprints.is_empty()
             && fingerprints.iter().all(is_unknown)
@@ -86,8 +91,8 @@ impl Document {
             self.known_before = KnownEntries::default().after_document(known.iter().take(REMEMBERED));
         }
         for (entry, fingerprint) in entries.into_iter().zip(fingerprints) {
-            if !known.contains(fingerprint) {
-                self.new_entries += u32::from(!known.knows_identity(fingerprint));
+            if !lookup.contains(fingerprint) {
+                self.new_entries += u32::from(is_unknown(&fingerprint));
                 self.entries.push(entry);
             }
         }
@@ -326,6 +331,22 @@ mod tests {
         let edit = Entry { title: Some("edited".into()), ..entries([3]).remove(0) }.fingerprint();
         assert!(is_over(21..31, &polled.after_push([edit])), "an old entry was edited");
         assert!(is_over(16..20, &polled.after_push([edit].into_iter().chain(prints(16..20)))));
+    }
+
+    #[test]
+    fn all_entries_of_a_long_document_are_known_afterwards() {
+        let read = |ids: std::ops::Range<u32>, known: &KnownEntries| {
+            let mut document = Document::default();
+            document.keep_news(entries(ids.rev()), known);
+            document
+        };
+        let first = read(0..1_000, &KnownEntries::default());
+        assert_eq!((first.new_entries, first.entries.len()), (1_000, 1_000));
+        let second = read(0..1_001, &first.known);
+        assert_eq!((second.new_entries, second.entries.len(), second.known.len()), (1, 1, 1_001));
+        // A push in between takes nothing away.
+        let third = read(0..1_001, &second.known.after_push(prints([1_001])));
+        assert_eq!((third.new_entries, third.entries.len()), (0, 0));
     }
 
     #[test]

@@ -113,7 +113,13 @@ pub struct Fingerprint(pub u64);
 impl Fingerprint {
     /// Returns the fingerprint of an entry with this id, whatever its content.
     pub fn of_identity(id: &str) -> Self {
-        Fingerprint(xxhash_rust::xxh3::xxh3_64(id.as_bytes()) & !u64::from(u32::MAX))
+        Fingerprint(xxhash_rust::xxh3::xxh3_64(id.as_bytes())).identity_alone()
+    }
+
+    /// Returns the fingerprint of the same identity, whatever the content: what [`Fingerprint::of_identity`] returns.
+    #[must_use]
+    pub fn identity_alone(self) -> Self {
+        Fingerprint(self.0 & !u64::from(u32::MAX))
     }
 
     /// Returns whether both have the same identity, whatever the content.
@@ -209,5 +215,6 @@ mod tests {
         assert_ne!(entry.fingerprint(), moved.fingerprint());
         assert!(entry.fingerprint().same_identity(edited.fingerprint()));
         assert!(!entry.fingerprint().same_identity(other.fingerprint()));
+        assert_eq!(entry.fingerprint().identity_alone(), Fingerprint::of_identity("1"));
     }
 }

@@ -3,13 +3,16 @@
 //! A job carries the list so that its report need only carry what is new or changed. The list is an optimisation: the
 //! worker sends any entry that is not in it, and a unique constraint of the store decides whether the entry is new.
 
+use std::collections::HashSet;
+
 use crate::entry::Fingerprint;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Fingerprints ([`crate::entry::Entry::fingerprint`]) of entries that were seen, newest first. In JSON: base64 of the
-/// little-endian hashes.
+/// Fingerprints ([`crate::entry::Entry::fingerprint`]) of entries that were seen, newest first. An entry of which a part
+/// did not fit into a report is in it by its identity alone ([`Fingerprint::identity_alone`]): it is not new, and the next
+/// document that contains it brings it again. In JSON: base64 of the little-endian hashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownEntries {
     list: Vec<Fingerprint>,
@@ -21,17 +24,24 @@ pub struct KnownEntries {
 const PUSHED: Fingerprint = Fingerprint(u64::from_le_bytes(*b"<pushed>"));
 
 impl KnownEntries {
-    /// The number of fingerprints kept per feed: 4 KB, and more entries than almost any feed contains.
+    /// The number of fingerprints that earlier documents and pushes may fill up a feed's list to: 4 KB. The newest document has
+    /// all of its own.
     pub const LIMIT: usize = 512;
+    /// The most fingerprints of one document: 200 KB, so that a message of such jobs is within what a broker accepts. By
+    /// default documents have 2,000 entries at most (`fetch.max_entries`).
+    pub const MOST: usize = 25_000;
 
-    /// Returns true if this entry is known with the same content.
+    /// Returns true if this entry is known with the same content. It reads the whole list: for many entries use
+    /// [`KnownEntries::lookup`].
     pub fn contains(&self, fingerprint: Fingerprint) -> bool {
         self.list.contains(&fingerprint)
     }
 
-    /// Returns true if an entry with this identity is known, perhaps with other content.
-    pub fn knows_identity(&self, fingerprint: Fingerprint) -> bool {
-        self.list.iter().any(|known| known.same_identity(fingerprint))
+    /// Returns the list in a form in which many entries are found quickly.
+    pub fn lookup(&self) -> Lookup {
+        let mut sorted: Vec<u64> = self.list.iter().map(|known| known.0).collect();
+        sorted.sort_unstable();
+        Lookup { sorted }
     }
 
     /// Returns what polls know: the next one reports what was pushed, so that the feed's pace is learned from all of its entries.
@@ -44,38 +54,51 @@ impl KnownEntries {
         self.list[..self.pushed].to_vec()
     }
 
-    /// Returns the list after these entries were pushed.
+    /// Returns the list after these entries were pushed. What polls know stays: the next document contains it.
     pub fn after_push(&self, pushed: impl IntoIterator<Item = Fingerprint>) -> Self {
-        let mut list: Vec<Fingerprint> = pushed.into_iter().filter(|new| !self.list.contains(new)).collect();
-        // One place is for the mark.
-        list.truncate(Self::LIMIT - 1);
-        let pushed = (list.len() + self.pushed).min(Self::LIMIT - 1);
-        list.extend(&self.list);
-        list.truncate(Self::LIMIT - 1);
+        let known: HashSet<Fingerprint> = self.iter().collect();
+        let (earlier, polled) = self.list.split_at(self.pushed);
+        let mut list: Vec<Fingerprint> = pushed.into_iter().filter(|new| !known.contains(new)).collect();
+        list.extend(earlier);
+        list.truncate(Self::LIMIT);
+        let pushed = list.len();
+        list.extend(polled);
         KnownEntries { list, pushed }
     }
 
     /// Returns the list after a document with these entries: they come first, and earlier ones follow up to the limit,
     /// so that a server that alternates between two versions of a feed causes no traffic.
     pub fn after_document(&self, document: impl IntoIterator<Item = Fingerprint>) -> Self {
-        let mut list = Vec::with_capacity(Self::LIMIT.min(self.list.len() + 32));
-        let mut seen = std::collections::HashSet::new();
-        for fingerprint in document.into_iter().chain(self.list.iter().copied()) {
-            if list.len() == Self::LIMIT {
-                break;
-            }
-            if seen.insert(fingerprint) {
-                list.push(fingerprint);
-            }
-        }
+        self.filled_up(document, Self::LIMIT)
+    }
+
+    /// Returns the list after a delta with these entries. It leaves out what is known, so the list does not become shorter.
+    pub fn after_delta(&self, delta: impl IntoIterator<Item = Fingerprint>) -> Self {
+        self.filled_up(delta, self.list.len().max(Self::LIMIT))
+    }
+
+    /// These fingerprints, each once, and earlier ones up to a number of all.
+    fn filled_up(&self, own: impl IntoIterator<Item = Fingerprint>, limit: usize) -> Self {
+        let mut seen = HashSet::new();
+        let mut list: Vec<Fingerprint> = own.into_iter().filter(|own| seen.insert(*own)).take(Self::MOST).collect();
+        let room = limit.saturating_sub(list.len());
+        list.extend(self.iter().filter(|earlier| seen.insert(*earlier)).take(room));
         KnownEntries { list, pushed: 0 }
     }
 
     /// Returns the list without these fingerprints.
     pub fn without(&self, gone: &[Fingerprint]) -> Self {
-        let is_kept = |known: &&Fingerprint| !gone.contains(known);
+        let gone: HashSet<Fingerprint> = gone.iter().copied().collect();
+        let is_kept = |known: &&Fingerprint| !gone.contains(*known);
         let pushed = self.list[..self.pushed].iter().filter(is_kept).count();
         KnownEntries { list: self.list.iter().filter(is_kept).copied().collect(), pushed }
+    }
+
+    /// Returns the list with these known by their identity alone.
+    pub fn by_identity_alone(&self, of: &[Fingerprint]) -> Self {
+        let of: HashSet<Fingerprint> = of.iter().copied().collect();
+        let reduced = |known: Fingerprint| if of.contains(&known) { known.identity_alone() } else { known };
+        KnownEntries { list: self.iter().map(reduced).collect(), pushed: self.pushed }
     }
 
     /// Returns the fingerprints, newest first.
@@ -117,6 +140,26 @@ impl KnownEntries {
     }
 }
 
+/// Known entries in an order in which each is found without reading all of them.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    sorted: Vec<u64>,
+}
+
+impl Lookup {
+    /// Returns true if this entry is known with the same content.
+    pub fn contains(&self, fingerprint: Fingerprint) -> bool {
+        self.sorted.binary_search(&fingerprint.0).is_ok()
+    }
+
+    /// Returns true if an entry with this identity is known, perhaps with other content.
+    pub fn knows_identity(&self, fingerprint: Fingerprint) -> bool {
+        let first = fingerprint.identity_alone().0;
+        let place = self.sorted.partition_point(|known| *known < first);
+        self.sorted.get(place).is_some_and(|known| Fingerprint(*known).same_identity(fingerprint))
+    }
+}
+
 impl Serialize for KnownEntries {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&STANDARD_NO_PAD.encode(self.to_bytes()))
@@ -140,10 +183,48 @@ mod tests {
 
     #[test]
     fn a_document_comes_first_and_the_list_stays_bounded() {
-        let known = KnownEntries::default().after_document(prints(0..600)).after_document(prints([7, 1000, 7]));
+        let long = KnownEntries::default().after_document(prints(0..600));
+        assert_eq!(long.len(), 600, "all of the document");
+        let known = long.after_document(prints([7, 1000, 7]));
         assert_eq!(known.len(), KnownEntries::LIMIT);
         assert_eq!(known.list[..4], [7, 1000, 0, 1].map(Fingerprint));
         assert!(known.contains(Fingerprint(1000)) && !known.contains(Fingerprint(599)));
+        assert_eq!(known.after_document(prints(0..1_000_000)).len(), KnownEntries::MOST);
+    }
+
+    #[test]
+    fn a_delta_does_not_shorten_the_list() {
+        let known = KnownEntries::default().after_document(prints(0..600)).after_delta(prints([1000, 7]));
+        assert_eq!((known.len(), &known.list[..3]), (600, &[1000, 7, 0].map(Fingerprint)[..]));
+        let short = KnownEntries::default().after_document(prints(0..5)).after_delta(prints([9]));
+        assert_eq!(short.len(), 6);
+    }
+
+    #[test]
+    fn entries_are_found_by_content_and_by_identity() {
+        let print = |identity: u64, content: u64| Fingerprint(identity << 32 | content);
+        let known = KnownEntries::default().after_document([print(3, 4), print(1, 2), print(u64::MAX >> 32, 7)]);
+        let reduced = known.by_identity_alone(&[print(1, 2), print(9, 9)]);
+        assert_eq!(reduced.list, [print(3, 4), print(1, 0), print(u64::MAX >> 32, 7)]);
+        for (list, is_whole) in [(&known, true), (&reduced, false)] {
+            let lookup = list.lookup();
+            assert!(lookup.contains(print(3, 4)) && !lookup.contains(print(3, 5)));
+            assert_eq!(lookup.contains(print(1, 2)), is_whole);
+            let identities = [0, 1, 2, 3, 4, u64::MAX >> 32].map(|identity| lookup.knows_identity(print(identity, 5)));
+            assert_eq!(identities, [false, true, false, true, false, true]);
+        }
+        assert!(!KnownEntries::default().lookup().knows_identity(print(1, 2)));
+    }
+
+    #[test]
+    fn a_message_of_jobs_with_the_longest_lists_is_small_enough_for_a_broker() {
+        let most = KnownEntries::MOST as u64;
+        let known = KnownEntries::default().after_push(prints(most..2 * most)).after_document(prints(0..most));
+        let pushed = known.after_push(prints(most..2 * most));
+        assert_eq!(pushed.len(), KnownEntries::MOST + KnownEntries::LIMIT);
+        let json = serde_json::to_string(&pushed).unwrap().len();
+        // RabbitMQ accepts 16 MB by default.
+        assert!(json * crate::config::defaults().worker.job_batch < 8 << 20, "{json}");
     }
 
     #[test]
@@ -166,7 +247,8 @@ mod tests {
         let polled = pushed.after_document(prints([4, 3]));
         assert_eq!((polled.polled(), polled.len()), (polled.clone(), 4));
         let many = polled.after_push(prints(10..2000));
-        assert_eq!((many.to_bytes().len(), many.polled().len()), (8 * KnownEntries::LIMIT, 0));
+        assert_eq!((many.pushed().len(), many.polled()), (KnownEntries::LIMIT, polled));
+        assert_eq!(many.after_push(prints(3000..4000)).len(), many.len());
         assert_eq!(KnownEntries::from_bytes(&many.to_bytes()), many);
     }
 }

@@ -95,14 +95,16 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
             // A delta leaves out what is known.
             if answer.delta {
                 (document.none_known, document.known_before) = (false, KnownEntries::default());
+                let own = usize::try_from(document.all_entries).unwrap_or(usize::MAX);
+                document.known = answer.known.after_delta(document.known.iter().take(own));
             }
             let linked = answer.announced;
             document.hub = linked.hub.or(document.hub);
             document.self_link = linked.self_link.or(document.self_link);
             let whole = hold_within(&mut document, &answer.known, limits.max_report_bytes);
             document.entries.reverse();
-            // the new validators of a document that ends too early, or of one whose entries did not all fit into the report,
-            // would hide the rest of it behind 304
+            // the new validators of a document that ends too early, or of one of which the next poll brings more, would hide the
+            // rest of it behind 304
             (document.validators, document.content_hash) = match whole && !truncated {
                 // the whole document that these validators belong to was never seen
                 true => (answer.validators, Some(hash).filter(|_| !answer.delta)),
@@ -140,7 +142,8 @@ fn known_page(
     known: &KnownEntries,
     limits: &ParseLimits,
 ) -> Option<ParsedFeed> {
-    let is_known = |entry: &Entry| known.knows_identity(entry.fingerprint());
+    let lookup = known.lookup();
+    let is_known = |entry: &Entry| lookup.knows_identity(entry.fingerprint());
     let page = || parse::page(body, content_type, url, limits);
     if known.is_empty() { None } else { page().filter(|feed| feed.entries.iter().any(is_known)) }
 }
@@ -176,37 +179,94 @@ const ENTRY_OVERHEAD: usize = 200;
 /// Bytes that a text of a list takes beside itself.
 const QUOTES: usize = 3;
 
-/// Keeps the entries' size in a message under the limit: content is left out first, then summaries, from the document's
-/// end on; entries only when that does not help. An entry that was left out is not known either, so that it is new in
-/// the next document that holds it. True when all entries stayed.
+/// How an entry comes into a report that would be too large with all of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Share {
+    Whole,
+    WithoutTexts,
+    Nothing,
+}
+
+/// An entry of such a report.
+struct Place {
+    fingerprint: Fingerprint,
+    /// The job did not know its identity.
+    is_new: bool,
+    weight: usize,
+    share: Share,
+}
+
+/// Keeps the entries' size in a message under the limit. Entries that the store has already give way to new ones, and come as a
+/// whole or not at all. Of new ones content is left out first, then summaries, from the document's end on; entries only when
+/// that does not help. A new entry that was left out is not known either, so that it is new in the next document that holds it.
+/// One that came without its texts, or is to wait, is known by its identity alone, so that the next document brings it again.
+/// False when the next poll is to read the document again, even if it does not change.
 fn hold_within(document: &mut Document, known: &KnownEntries, max_bytes: usize) -> bool {
-    let mut total: usize = document.entries.iter().map(weight).sum();
-    if total <= max_bytes {
+    let weights: Vec<usize> = document.entries.iter().map(weight).collect();
+    if weights.iter().sum::<usize>() <= max_bytes {
         return true;
     }
-    // taken before anything is left out: they stand for the entries as the document has them
-    let fingerprints: Vec<Fingerprint> = document.entries.iter().map(Entry::fingerprint).collect();
+    let known = known.polled().lookup();
+    let place = |(entry, weight): (&Entry, usize)| {
+        let fingerprint = entry.fingerprint();
+        Place { fingerprint, is_new: !known.knows_identity(fingerprint), weight, share: Share::Whole }
+    };
+    // made before anything is left out: the fingerprints stand for the entries as the document has them
+    let mut places: Vec<Place> = document.entries.iter().zip(weights).map(place).collect();
+    let new_bytes: usize = places.iter().filter(|place| place.is_new).map(|place| place.weight).sum();
+    let mut room = max_bytes.saturating_sub(new_bytes);
+    for place in places.iter_mut().filter(|place| !place.is_new) {
+        match room.checked_sub(place.weight) {
+            Some(left) => room = left,
+            None => place.share = Share::Nothing,
+        }
+    }
+    shorten_new(&mut document.entries, &mut places, new_bytes, max_bytes);
+    leave_out(document, &places)
+}
+
+/// Leaves out texts of new entries, and entries, until the rest of the new ones fits.
+fn shorten_new(entries: &mut [Entry], places: &mut [Place], mut bytes: usize, max_bytes: usize) {
     for field in [|entry: &mut Entry| entry.content.take(), |entry: &mut Entry| entry.summary.take()] {
-        for entry in document.entries.iter_mut().rev() {
-            if total <= max_bytes {
-                return true;
+        let all = entries.iter_mut().zip(places.iter_mut()).rev();
+        for (entry, place) in all.filter(|(_, place)| place.is_new) {
+            if bytes <= max_bytes {
+                return;
             }
             if let Some(text) = field(entry) {
-                total -= escaped_len(&text);
-                entry.cut = true;
+                let taken = escaped_len(&text);
+                (bytes, place.weight) = (bytes - taken, place.weight - taken);
+                (entry.cut, place.share) = (true, Share::WithoutTexts);
             }
         }
     }
-    while total > max_bytes {
-        let Some(entry) = document.entries.pop() else { break };
-        total -= weight(&entry);
+    for place in places.iter_mut().rev().filter(|place| place.is_new) {
+        if bytes <= max_bytes {
+            return;
+        }
+        bytes -= place.weight;
+        place.share = Share::Nothing;
     }
-    let left_out = &fingerprints[document.entries.len()..];
-    document.known = document.known.without(left_out);
-    let known = known.polled();
-    let new = left_out.iter().filter(|fingerprint| !known.knows_identity(**fingerprint)).count();
-    document.new_entries = document.new_entries.saturating_sub(u32::try_from(new).unwrap_or(u32::MAX));
-    left_out.is_empty()
+}
+
+/// Takes out the entries that get no place, and notes what is known of each. False if the next poll is to read the document
+/// again: for new entries in any case, for known ones as long as each report brings some of them. Texts of new entries wait for
+/// the next change of the document.
+fn leave_out(document: &mut Document, places: &[Place]) -> bool {
+    let those = |share: Share, is_new: bool| -> Vec<Fingerprint> {
+        let alike = places.iter().filter(|place| place.share == share && place.is_new == is_new);
+        alike.map(|place| place.fingerprint).collect()
+    };
+    let (missing, stripped) = (those(Share::Nothing, true), those(Share::WithoutTexts, true));
+    let (waiting, brought) = (those(Share::Nothing, false), those(Share::Whole, false));
+    let mut shares = places.iter().map(|place| place.share);
+    document.entries.retain(|_| shares.next() != Some(Share::Nothing));
+    document.new_entries = document.new_entries.saturating_sub(u32::try_from(missing.len()).unwrap_or(u32::MAX));
+    let reduced = [&stripped[..], &waiting[..]].concat();
+    document.known = document.known.without(&missing).by_identity_alone(&reduced);
+    let identities = stripped.into_iter().map(Fingerprint::identity_alone);
+    document.stripped = KnownEntries::default().after_document(identities);
+    missing.is_empty() && (waiting.is_empty() || brought.is_empty())
 }
 
 /// About the bytes of an entry as JSON.
@@ -232,6 +292,7 @@ fn escaped_len(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::time::Instant;
 
     use common::outcome::FailureKind;
@@ -287,6 +348,59 @@ mod tests {
         let mut next = Document::default();
         next.keep_news((0..100).map(entry).collect(), &document.known);
         assert_eq!(next.new_entries as usize, 100 - kept, "the next document brings the rest");
+    }
+
+    /// The next document of a feed, which ends with the entry 0, held within a number of bytes; and whether it was all read.
+    fn next(entries: usize, known: &KnownEntries, max_bytes: usize) -> (Document, bool) {
+        let mut document = Document::default();
+        document.keep_news((0..entries).rev().map(entry).collect(), known);
+        let is_whole = hold_within(&mut document, known, max_bytes);
+        (document, is_whole)
+    }
+
+    #[test]
+    fn texts_that_did_not_fit_come_with_later_documents_and_nothing_comes_twice() {
+        let (mut known, mut brought) = (KnownEntries::default(), HashSet::new());
+        for (entries, new, reads_all) in [(1_500, 1_500, true), (1_501, 1, false), (1_501, 0, true), (1_502, 1, true)] {
+            let (document, is_whole) = next(entries, &known, 4_000_000);
+            assert_eq!((document.new_entries, is_whole), (new, reads_all));
+            let stripped = document.stripped.lookup();
+            for reported in &document.entries {
+                let number: usize = reported.id["id-".len()..].parse().unwrap();
+                if stripped.contains(Fingerprint::of_identity(&reported.id)) {
+                    assert!(reported.content.is_none() && reported.cut && !brought.contains(&number));
+                } else {
+                    assert_eq!(reported, &entry(number));
+                    assert!(brought.insert(number), "{number} comes a second time");
+                }
+            }
+            known = document.known;
+        }
+        assert_eq!(brought.len(), 1_502);
+        assert!(next(1_502, &known, 4_000_000).0.entries.is_empty());
+    }
+
+    #[test]
+    fn new_entries_go_before_known_ones_which_wait_for_the_next_poll() {
+        let before = KnownEntries::default().after_document((0..20).map(|n| entry(n).fingerprint().identity_alone()));
+        // Five fit, two of which are new.
+        let (document, is_whole) = next(22, &before, 33_000);
+        let ids: Vec<&str> = document.entries.iter().map(|entry| entry.id.as_str()).collect();
+        assert_eq!(ids, ["id-21", "id-20", "id-19", "id-18", "id-17"]);
+        assert!(document.entries.iter().all(|entry| entry.content.is_some()));
+        assert_eq!((document.new_entries, document.stripped.len(), is_whole), (2, 0, false));
+        let (again, _) = next(22, &document.known, 33_000);
+        assert_eq!((again.new_entries, again.entries[0].id.as_str()), (0, "id-16"));
+        // What does not even fit alone waits for a change of the document. Otherwise each poll would read all of it.
+        let (never, is_whole) = next(20, &before, 5_000);
+        assert_eq!((never.entries.len(), never.new_entries, is_whole), (0, 0, true));
+        assert!((0..20).all(|n| never.known.lookup().knows_identity(entry(n).fingerprint())));
+        // And it does not hold up smaller ones.
+        let mut mixed = Document::default();
+        let large = Entry { content: Some("c".repeat(50_000)), ..entry(0) };
+        mixed.keep_news([large].into_iter().chain((1..10).map(entry)).collect(), &before);
+        assert!(!hold_within(&mut mixed, &before, 33_000));
+        assert_eq!((mixed.entries.len(), mixed.entries[0].id.as_str()), (5, "id-1"));
     }
 
     #[test]
@@ -411,6 +525,8 @@ mod tests {
         assert!(read_as(2, known.clone(), false).none_known);
         let delta = read_as(2, known, true);
         assert_eq!((delta.none_known, delta.new_entries, delta.known_before.len()), (false, 1, 0));
+        let long = KnownEntries::default().after_document((0..600).map(|number| entry(number).fingerprint()));
+        assert_eq!(read_as(3, long, true).known.len(), 600, "the next whole document has the rest");
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::config::WorkerConfig;
-use common::entry::Entry;
+use common::document::Document;
+use common::entry::{Entry, Fingerprint};
+use common::known::KnownEntries;
 use common::outcome::FailureKind;
 use common::queue::{Queue, QueueError};
 use common::report::{FetchReport, Outcome};
@@ -15,8 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// How long to wait before a batch that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Bytes of text in one message of reports, about, unless one report has more. As JSON they may be several times as many; the queue
-/// refuses what is too large. A broker sends a scheduler 64 messages ahead.
+/// Bytes of text and of known entries in one message of reports, about, unless one report has more. As JSON they may be several
+/// times as many; the queue refuses what is too large. A broker sends a scheduler 64 messages ahead.
 const MESSAGE_BYTES: usize = 1 << 20;
 /// The maximum number of messages of reports in flight.
 const UNCONFIRMED: usize = 16;
@@ -100,9 +102,7 @@ fn shrink(mut report: FetchReport, error: &QueueError) -> Option<FetchReport> {
     match &mut report.outcome {
         Outcome::Modified(document) if document.entries.iter().any(has_text) => {
             tracing::warn!(feed = %report.feed, %error, "a report leaves out the texts of its entries");
-            for entry in &mut document.entries {
-                (entry.content, entry.summary, entry.cut) = (None, None, true);
-            }
+            strip(document);
         }
         Outcome::Modified(_) => {
             tracing::warn!(feed = %report.feed, %error, "a report leaves out its entries");
@@ -116,6 +116,17 @@ fn shrink(mut report: FetchReport, error: &QueueError) -> Option<FetchReport> {
     Some(report)
 }
 
+/// Takes the texts out of the entries, and notes whose these were. The entries stay known as the document has them: the queue
+/// would refuse the texts again.
+fn strip(document: &mut Document) {
+    let mut stripped: Vec<Fingerprint> = document.stripped.iter().collect();
+    for entry in document.entries.iter_mut().filter(|entry| has_text(entry)) {
+        (entry.content, entry.summary, entry.cut) = (None, None, true);
+        stripped.push(Fingerprint::of_identity(&entry.id));
+    }
+    document.stripped = KnownEntries::default().after_document(stripped);
+}
+
 fn has_text(entry: &Entry) -> bool {
     entry.content.is_some() || entry.summary.is_some()
 }
@@ -126,20 +137,22 @@ async fn gather(
     config: &WorkerConfig,
 ) -> (Vec<FetchReport>, Vec<oneshot::Sender<()>>) {
     let deadline = tokio::time::Instant::now() + config.report_delay;
-    let mut bytes = text_bytes(&first.0);
+    let mut bytes = carried_bytes(&first.0);
     let (mut batch, mut confirms) = (vec![first.0], vec![first.1]);
     while batch.len() < config.report_batch && bytes < MESSAGE_BYTES {
         let Ok(Some((report, confirm))) = tokio::time::timeout_at(deadline, outgoing.recv()).await else { break };
-        bytes += text_bytes(&report);
+        bytes += carried_bytes(&report);
         batch.push(report);
         confirms.push(confirm);
     }
     (batch, confirms)
 }
 
-fn text_bytes(report: &FetchReport) -> usize {
+fn carried_bytes(report: &FetchReport) -> usize {
     match &report.outcome {
-        Outcome::Modified(document) => document.entries.iter().map(Entry::text_bytes).sum(),
+        Outcome::Modified(document) => {
+            document.known.memory_bytes() + document.entries.iter().map(Entry::text_bytes).sum::<usize>()
+        }
         _ => 0,
     }
 }
@@ -147,7 +160,6 @@ fn text_bytes(report: &FetchReport) -> usize {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use common::document::Document;
     use common::host::HostKey;
     use common::queue::{Delivery, QueueDepth, encode};
     use common::time::Timestamp;
@@ -187,12 +199,13 @@ mod tests {
 
     /// Returns a report with entries of these numbers of bytes, each of which JSON doubles.
     fn report(feed: i64, contents: &[usize], titles: usize) -> FetchReport {
-        let entry = |bytes: &usize| Entry {
+        let entry = |(number, bytes): (usize, &usize)| Entry {
+            id: "i".repeat(number),
             content: Some("\"".repeat(*bytes)),
             title: Some("\\".repeat(titles)),
             ..Entry::default()
         };
-        let document = Document { entries: contents.iter().map(entry).collect(), ..Document::default() };
+        let document = Document { entries: contents.iter().enumerate().map(entry).collect(), ..Document::default() };
         let outcome = Outcome::Modified(Box::new(document));
         FetchReport::of(FeedId(feed), Version(1), HostKey::new("a:80"), Timestamp::EPOCH, outcome)
     }
@@ -252,6 +265,8 @@ mod tests {
         }
         let Outcome::Modified(document) = &published[3].outcome else { panic!("{:?}", published[3].outcome.kind()) };
         assert!(document.entries.iter().all(|entry| entry.content.is_none() && entry.title.is_some() && entry.cut));
+        let identities: Vec<_> = ["", "i"].map(Fingerprint::of_identity).into();
+        assert_eq!(document.stripped.iter().collect::<Vec<_>>(), identities, "the store keeps what it has of these");
         assert_eq!(published[4].outcome.failure(), Some(FailureKind::TooLarge));
     }
 }

@@ -112,6 +112,7 @@ fn document() -> Document {
             cut: true,
             details: None,
         }],
+        stripped: KnownEntries::default(),
         new_entries: 1,
         all_entries: 2,
         known: KnownEntries::default().after_document([Fingerprint(1)]),

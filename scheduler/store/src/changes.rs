@@ -27,7 +27,8 @@ pub(super) struct Change<'a> {
     pub(super) entry: &'a Entry,
     pub(super) fingerprint: i64,
     pub(super) stored: Option<Form>,
-    /// It comes from a push, which may be an old one that is repeated: what the store has stays as it is.
+    /// It comes from a push, which may be an old one that is repeated, or without texts that did not fit into its report: what the
+    /// store has stays as it is.
     only_adds: bool,
 }
 
@@ -44,14 +45,20 @@ pub(super) struct Form {
 pub(super) fn reported<'a>(fresh: &[Fresh<'a>]) -> Vec<Change<'a>> {
     let mut changes = Vec::new();
     for (number, fresh) in fresh.iter().enumerate() {
+        let Some(document) = fresh.document() else { continue };
+        let stripped = document.stripped.lookup();
         let mut seen = HashSet::new();
-        for entry in fresh.document().map_or(&[][..], |document| &document.entries) {
+        for entry in &document.entries {
             let identity = entry_identity(entry);
             // A document that has an identity twice would otherwise update its own entry with every poll.
             if seen.insert(identity) {
                 let feed = fresh.verdict.report.feed;
-                let fingerprint = entry.fingerprint().0.cast_signed();
-                let only_adds = fresh.is_pushed() || fresh.is_page();
+                // An entry without its texts has the fingerprint of no form: a later document updates it with all of them.
+                let alone = Fingerprint::of_identity(&entry.id);
+                let is_stripped = stripped.contains(alone);
+                let fingerprint = if is_stripped { alone } else { entry.fingerprint() };
+                let fingerprint = fingerprint.0.cast_signed();
+                let only_adds = is_stripped || fresh.is_pushed() || fresh.is_page();
                 changes.push(Change {
                     fresh: number,
                     feed,

@@ -68,6 +68,7 @@ pub(crate) fn steady(entries: &mut [Entry], known: &KnownEntries) {
     if known.is_empty() {
         return;
     }
+    let known = known.lookup();
     let is_known = |id: &str| known.knows_identity(Fingerprint::of_identity(id));
     let mut taken: HashSet<String> = entries.iter().map(|entry| entry.id.clone()).collect();
     // Entries of a common id that are not known by any of theirs, by that id.

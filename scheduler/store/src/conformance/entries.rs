@@ -1,6 +1,6 @@
 //! Entries and events: unique, numbered in commit order, reported as new only once.
 
-use common::entry::{Author, Enclosure, Entry, EntryDetails, Extension, Geo, Number, Podcast};
+use common::entry::{Author, Enclosure, Entry, EntryDetails, Extension, Fingerprint, Geo, Number, Podcast};
 
 use super::*;
 
@@ -96,6 +96,38 @@ pub(crate) async fn changed_content_is_an_update_with_a_new_number(backend: &dyn
     let seen: Vec<_> = items.iter().map(|item| (item.seq, item.seen, item.entry.title.as_deref())).collect();
     assert_eq!(seen, [(3, at(10), Some("two")), (4, at(10), Some("one, mended"))]);
     assert_eq!(published(&*store).await.last(), Some(&("entry.updated".into(), Some("one, mended".into()))));
+}
+
+/// Returns what a worker reports when the contents of these entries do not fit into its report.
+fn stripped(entries: Vec<Entry>) -> Outcome {
+    let mut document = document(entries);
+    let identities: Vec<_> = document.entries.iter().map(|entry| Fingerprint::of_identity(&entry.id)).collect();
+    document.stripped = KnownEntries::default().after_document(identities);
+    for entry in &mut document.entries {
+        (entry.content, entry.cut) = (None, true);
+    }
+    Outcome::Modified(Box::new(document))
+}
+
+pub(crate) async fn an_entry_without_its_texts_replaces_nothing_and_gets_them_later(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let long = |id: &str, title: &str| Entry { content: Some(format!("all of {title}")), ..entry(id, title) };
+    let contents = async || {
+        let items = store.entries(Some(id), 0, 10).await.unwrap().items;
+        items.into_iter().map(|item| (item.entry.id, item.entry.content)).collect::<Vec<_>>()
+    };
+    let shown = |id: &str, content: Option<&str>| (id.to_owned(), content.map(str::to_owned));
+    poll(&*store, id, 10, modified(vec![long("1", "one")])).await;
+    let edited = || vec![long("1", "one, mended"), long("2", "two")];
+    assert_eq!(new_entries(&poll(&*store, id, 20, stripped(edited())).await), (1, 0));
+    assert_eq!(contents().await, [shown("1", Some("all of one")), shown("2", None)], "nothing is lost");
+    assert_eq!(new_entries(&poll(&*store, id, 30, stripped(edited())).await), (0, 0));
+    assert_eq!(kinds(&published(&*store).await), [("entry.new", Some("one")), ("entry.new", Some("two"))]);
+
+    assert_eq!(new_entries(&poll(&*store, id, 40, modified(edited())).await), (0, 2));
+    assert_eq!(contents().await, [shown("1", Some("all of one, mended")), shown("2", Some("all of two"))]);
+    assert_eq!(new_entries(&poll(&*store, id, 50, stripped(edited())).await), (0, 0));
 }
 
 pub(crate) async fn an_identity_twice_in_a_document_is_one_entry(backend: &dyn Backend) {

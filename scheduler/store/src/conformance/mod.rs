@@ -278,6 +278,7 @@ macro_rules! stamp {
                 an_entry_is_stored_once_however_often_it_comes;
                 two_feeds_may_have_entries_of_the_same_id;
                 changed_content_is_an_update_with_a_new_number;
+                an_entry_without_its_texts_replaces_nothing_and_gets_them_later;
                 an_identity_twice_in_a_document_is_one_entry;
                 every_part_of_an_entry_comes_back_equal;
                 what_is_only_shown_of_an_entry_is_no_update_by_itself;
