@@ -14,6 +14,7 @@ use crate::audience::AudienceArgs;
 use crate::client::{Client, ClientArgs, Refused, is_invalid};
 use crate::first_poll::{FirstPoll, has_settings};
 use crate::output;
+use crate::usage::Usage;
 
 /// `feed add`
 #[derive(Debug, Args)]
@@ -42,7 +43,7 @@ const WAIT: Duration = Duration::from_secs(10);
 /// Runs it. Each URL is tried, whatever the outcome of the others.
 pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.client)?;
-    let settings = settings(args);
+    let settings = settings(args)?;
     let (mut added, mut failed) = (Vec::new(), false);
     for url in &args.url {
         match add(&client, url, &settings).await {
@@ -60,7 +61,8 @@ pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
             Err(error) => return Err(error),
         }
     }
-    let deadline = Instant::now() + args.wait.unwrap_or(if args.client.json { Duration::ZERO } else { WAIT });
+    let wait = args.wait.unwrap_or(if args.client.json { Duration::ZERO } else { WAIT });
+    let deadline = (!wait.is_zero()).then(|| Instant::now() + wait);
     let first_poll = FirstPoll { client: &client, json: args.client.json, settings: &settings, deadline };
     for view in &mut added {
         failed |= !first_poll.report(view).await?;
@@ -72,15 +74,15 @@ pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Returns what the command line sets of new feeds.
-fn settings(args: &AddArgs) -> Map<String, Value> {
-    let mut settings = args.audience.to_json();
+fn settings(args: &AddArgs) -> Result<Map<String, Value>, Usage> {
+    let mut settings = args.audience.to_json()?;
     if !args.label.is_empty() {
         settings.insert("labels".to_owned(), args.label.clone().into());
     }
     if let Some(id) = &args.external_id {
         settings.insert("external_id".to_owned(), id.as_str().into());
     }
-    settings
+    Ok(settings)
 }
 
 /// Adds a feed; what is not a URL is tried as a host and path.

@@ -48,7 +48,7 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
     let hangups = Hangups::caught()?;
     let config = Arc::new(descriptors::fit(config)?);
     let feeds = read_sources(sources, &config.fetch.at_service)?;
-    let data = Data::before(&config);
+    let data = Data::before(&config)?;
     let fleet = Fleet::open(config).await?;
     let listener = bind(fleet.config.api.listen).await?;
     let ops = fleet.ops();
@@ -236,7 +236,7 @@ fn read_sources(sources: &[String], at_service: &str) -> anyhow::Result<Vec<Sour
                 }
             }
         } else {
-            match input::feed(source, at_service) {
+            match crate::typed::feed_or_file(source, at_service) {
                 Ok(url) => feeds.push(Source::ByHand(url)),
                 Err(error) if source.contains("://") => bail!(Usage(error.to_string())),
                 Err(_) => bail!(Usage(format!(
@@ -320,11 +320,16 @@ struct Data {
 
 impl Data {
     /// Looks before the store is opened.
-    fn before(config: &Config) -> Self {
-        let file =
-            config.store.url.strip_prefix("sqlite://").map(|path| Path::new(path.split('?').next().unwrap_or(path)));
-        let folder = file.and_then(Path::parent).map(Path::to_owned);
-        Data { folder, is_new: file.is_some_and(|file| !file.exists()) }
+    fn before(config: &Config) -> anyhow::Result<Self> {
+        let file = config.store.url.strip_prefix("sqlite://").map(Path::new);
+        if let Some(file) = file {
+            refuse_empty(file)?;
+        }
+        let folder = file.and_then(Path::parent).map(|folder| match folder.as_os_str().is_empty() {
+            true => PathBuf::from("."),
+            false => folder.to_owned(),
+        });
+        Ok(Data { folder, is_new: file.is_some_and(|file| !file.exists()) })
     }
 
     fn described(&self, config: &Config) -> String {
@@ -334,6 +339,22 @@ impl Data {
             (None, _) => format!("data in {}", without_password(&config.store.url)),
         }
     }
+}
+
+/// Refuses an empty file where the database is expected: SQLite would begin a new store in it, and what an interrupted
+/// copy was to restore would be missing. A journal beside it means that this program was killed while it made the file.
+fn refuse_empty(file: &Path) -> anyhow::Result<()> {
+    let is_empty = std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() == 0);
+    let mut journal = file.as_os_str().to_owned();
+    journal.push("-journal");
+    if is_empty && !Path::new(&journal).exists() {
+        bail!(
+            "{} is empty, so it is not a store; if it comes from an interrupted copy, put the backup there again, or \
+             remove the file to start without feeds",
+            file.display()
+        );
+    }
+    Ok(())
 }
 
 /// Waits until every feed that was due at `started` has been polled, as far as hosts allow it soon.

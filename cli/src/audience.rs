@@ -4,6 +4,7 @@ use clap::Args;
 use common::calm::CalmGroup;
 use serde_json::{Map, Value, json};
 
+use crate::usage::Usage;
 use crate::values;
 
 /// Who reads a feed.
@@ -60,21 +61,33 @@ fn calm(text: &str) -> Result<Calm, String> {
     Ok(Calm(Some(CalmGroup { zone: zone.parse()?, subscribers })))
 }
 
+/// Returns the groups, or `None` if nothing is said about them. Each zone has one group.
+fn calm_groups(given: &[Calm]) -> Result<Option<Vec<CalmGroup>>, Usage> {
+    let groups: Vec<CalmGroup> = given.iter().filter_map(|calm| calm.0).collect();
+    if !groups.is_empty() && groups.len() < given.len() {
+        return Err(Usage("--calm none removes all groups; give it alone, or only time zones".to_owned()));
+    }
+    for (index, group) in groups.iter().enumerate() {
+        if groups[..index].iter().any(|other| other.zone == group.zone) {
+            return Err(Usage(format!("--calm names {} twice; give each time zone once", group.zone)));
+        }
+    }
+    Ok((!given.is_empty()).then_some(groups))
+}
+
 impl AudienceArgs {
     /// Returns the fields that were given, as the API reads them.
-    pub(crate) fn to_json(&self) -> Map<String, Value> {
+    pub(crate) fn to_json(&self) -> Result<Map<String, Value>, Usage> {
+        let calm = calm_groups(&self.calm)?;
         let fields = [
             ("subscribers", self.subscribers.map(Value::from)),
             ("active_subscribers", self.active_subscribers.map(Value::from)),
             ("sla", self.sla.map(Value::from)),
             ("important", self.important.map(Value::from)),
             ("private", self.private.map(Value::from)),
-            (
-                "calm",
-                (!self.calm.is_empty()).then(|| json!(self.calm.iter().filter_map(|calm| calm.0).collect::<Vec<_>>())),
-            ),
+            ("calm", calm.map(|groups| json!(groups))),
             ("interval", self.interval.map(|interval| json!(interval.0))),
         ];
-        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+        Ok(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
     }
 }

@@ -11,6 +11,7 @@ use store::sqlite::SqliteStore;
 use crate::output;
 use crate::run::store_url;
 use crate::settings::SettingsArgs;
+use crate::stop_signals::StopSignals;
 use crate::usage::Usage;
 
 /// Copies the store into a file; the fleet may be running
@@ -39,7 +40,13 @@ pub(crate) async fn run(args: &BackupArgs) -> anyhow::Result<ExitCode> {
         let instead = "copy it with pg_dump -Fc DATABASE > FILE, or see docs/operations.md, \"Backup and restore\"";
         anyhow::bail!(Usage(format!("the store is a PostgreSQL database; {instead}")));
     }
-    let backup = SqliteStore::backup(&config.store.url, &args.file).await?;
+    let mut signals = StopSignals::caught()?;
+    let backup = tokio::select! {
+        // A copy that has its name already is reported.
+        biased;
+        backup = SqliteStore::backup(&config.store.url, &args.file) => backup?,
+        () = signals.next() => anyhow::bail!("interrupted; {} was not written", args.file.display()),
+    };
     if args.json {
         let report = json!({
             "file": args.file,

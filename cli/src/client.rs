@@ -11,6 +11,7 @@ use scheduler::wire::FeedView;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::typed;
 use crate::usage::Usage;
 
 /// The flags of nearly every operator command.
@@ -28,8 +29,20 @@ pub(crate) struct ClientArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServerArgs {
     /// The fleet's address; a token goes into FEEDFLEET_TOKEN
-    #[arg(long, value_name = "URL", env = "FEEDFLEET_SERVER", default_value = "http://127.0.0.1:7878")]
+    #[arg(long, value_name = "URL", env = SERVER_VARIABLE, default_value = LOCAL)]
     server: String,
+}
+
+/// The variable that names the fleet, and the address without it.
+const SERVER_VARIABLE: &str = "FEEDFLEET_SERVER";
+const LOCAL: &str = "http://127.0.0.1:7878";
+
+impl ClientArgs {
+    /// Returns the fleet's address, without a password, if only the flag names it: the same command needs the flag again.
+    pub(crate) fn server_of_flag(&self) -> Option<String> {
+        let otherwise = std::env::var(SERVER_VARIABLE).unwrap_or_else(|_| LOCAL.to_owned());
+        (self.server.server != otherwise).then(|| without_login(&self.server.server))
+    }
 }
 
 /// No answer takes longer: the fleet's own limit and a slow way there.
@@ -96,6 +109,8 @@ pub(crate) fn is_invalid(error: &anyhow::Error) -> bool {
 pub(crate) struct Client {
     http: reqwest::Client,
     server: Url,
+    /// The address without a password.
+    name: String,
     token: Option<String>,
 }
 
@@ -108,7 +123,8 @@ impl Client {
     /// Returns the fleet at this address; nothing is sent yet.
     pub(crate) fn at(args: &ServerArgs) -> anyhow::Result<Self> {
         let server = Url::parse(&args.server).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        let wrong = || Usage(format!("--server must be a URL such as http://127.0.0.1:7878, not '{}'", args.server));
+        let shown = without_login(&args.server);
+        let wrong = || Usage(format!("--server must be a URL such as http://127.0.0.1:7878, not '{shown}'"));
         let server = server.ok_or_else(wrong)?;
         let mut http = reqwest::Client::builder().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none());
         // A proxy's own loopback is another machine's.
@@ -121,12 +137,16 @@ impl Client {
         }
         let http = http.build().context("the HTTP client could not be started")?;
         let token = std::env::var("FEEDFLEET_TOKEN").ok().filter(|token| !token.is_empty());
-        Ok(Client { http, server, token })
+        let mut shown = server.clone();
+        // Cannot fail: it has a host.
+        let _ = (shown.set_username(""), shown.set_password(None));
+        let name = shown.as_str().trim_end_matches('/').to_owned();
+        Ok(Client { http, server, name, token })
     }
 
-    /// Returns the fleet's address as people write it.
+    /// Returns the fleet's address as people write it, without a password.
     pub(crate) fn name(&self) -> &str {
-        self.server.as_str().trim_end_matches('/')
+        &self.name
     }
 
     /// Returns what the fleet answers to `GET /api/v1{path}`.
@@ -202,7 +222,8 @@ impl Client {
         if let Ok(id) = feed.parse() {
             return Ok(FeedId(id));
         }
-        match self.get::<FeedView>("/feeds/lookup", &[("url", feed)]).await {
+        let url = typed::id_or_url(feed);
+        match self.get::<FeedView>("/feeds/lookup", &[("url", url.as_str())]).await {
             // A URL that is wrong in another way keeps the refusal that says so.
             Err(error) if is_invalid(&error) && !feed.contains("://") => {
                 let refused: Refused = error.downcast()?;

@@ -58,7 +58,7 @@ pub(crate) async fn run(args: &DiscoverArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn page_url(text: &str, at_service: &str) -> Result<(FeedUrl, Option<Login>), Usage> {
-    common::input::feed(text, at_service).map_err(|error| match text.contains("://") {
+    crate::typed::feed_or_file(text, at_service).map_err(|error| match text.contains("://") {
         true => Usage(error.to_string()),
         false => Usage(format!("'{}' is neither a URL such as https://example.com/ nor a file", without_login(text))),
     })

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use common::time::{Clock, SystemClock};
+use common::url::FeedId;
 use reqwest::Method;
 use scheduler::wire::{ExplainView, FeedView, List};
 use serde::Serialize;
@@ -171,7 +172,7 @@ async fn print_each<T: DeserializeOwned + Serialize>(
 }
 
 async fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
-    let mut body = args.audience.to_json();
+    let mut body = args.audience.to_json()?;
     if let Some(id) = &args.external_id {
         let id = Some(id.as_str()).filter(|id| !id.is_empty());
         body.insert("external_id".to_owned(), id.into());
@@ -266,6 +267,9 @@ impl ListArgs {
         if self.client.json {
             command += " --json";
         }
+        if let Some(server) = self.client.server_of_flag() {
+            command += &format!(" --server {}", quoted(&server));
+        }
         format!("{command} --after {cursor}")
     }
 }
@@ -300,6 +304,14 @@ async fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A poll in JSON, with its feed: a command may name several.
+#[derive(Serialize)]
+struct HistoryLine<'a> {
+    feed: FeedId,
+    #[serde(flatten)]
+    poll: &'a HistoryEntry,
+}
+
 async fn history(args: &FeedsArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.client)?;
     let printed = Cell::new(false);
@@ -307,7 +319,8 @@ async fn history(args: &FeedsArgs) -> anyhow::Result<ExitCode> {
         let id = client.find(feed).await?;
         let history: List<HistoryEntry> = client.get(&format!("/feeds/{id}/history"), &[]).await?;
         if args.client.json {
-            return Ok(history.items.iter().try_for_each(output::json)?);
+            let mut lines = history.items.iter().map(|poll| HistoryLine { feed: id, poll });
+            return Ok(lines.try_for_each(|line| output::json(&line))?);
         }
         let feed: FeedView = client.get(&format!("/feeds/{id}"), &[]).await?;
         let gap = if printed.replace(true) { "\n" } else { "" };

@@ -39,8 +39,9 @@ pub(crate) struct FilterArgs {
 impl FilterArgs {
     /// Returns the parameters of a request.
     pub(crate) fn to_query(&self) -> Vec<(&'static str, String)> {
+        let feed = self.feed.as_deref().map(crate::typed::id_or_url);
         let all = [
-            ("feed", &self.feed),
+            ("feed", &feed),
             ("host", &self.host),
             ("label", &self.label),
             ("category", &self.category),

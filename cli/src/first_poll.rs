@@ -45,15 +45,15 @@ pub(crate) struct FirstPoll<'a> {
     pub(crate) json: bool,
     /// What the command sets of new feeds, apart from their URLs.
     pub(crate) settings: &'a Map<String, Value>,
-    pub(crate) deadline: Instant,
+    /// Until when to wait; `None` does not wait at all.
+    pub(crate) deadline: Option<Instant>,
 }
 
 impl FirstPoll<'_> {
-    /// Reports how the first poll of a feed ended; returns false if it failed for a reason that will last.
+    /// Reports how the first poll of a feed ended; returns false if it failed for a reason that will last. A feed whose turn
+    /// comes after the deadline is still looked at.
     pub(crate) async fn report(&self, added: &mut AddedView) -> anyhow::Result<bool> {
-        if self.deadline <= Instant::now() || !(added.new || added.revived) {
-            return Ok(true);
-        }
+        let Some(deadline) = self.deadline.filter(|_| added.new || added.revived) else { return Ok(true) };
         let waiting = Waiting::new(format!("waiting for the first poll of {}", added.feed.url));
         let asked = added.feed.clone();
         let mut failing: Option<Instant> = None;
@@ -70,7 +70,8 @@ impl FirstPoll<'_> {
                 drop(waiting);
                 return self.outcome(added, &asked.url).await;
             }
-            if Instant::now() >= self.deadline {
+            // A failed poll is reported a moment later.
+            if Instant::now() >= deadline && !failed {
                 drop(waiting);
                 return self.not_yet(feed).await;
             }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use reqwest::Method;
+use scheduler::wire::StatsView;
 use serde_json::Value;
 
 use crate::client::{Client, ClientArgs};
@@ -16,6 +17,14 @@ pub(crate) enum FleetCommand {
     Pause(ClientArgs),
     /// Starts polling again
     Resume(ClientArgs),
+}
+
+/// What is said to people who wait for polls meanwhile.
+pub(crate) const PAUSED: &str = "all polling is paused; `feedfleet fleet resume` starts it";
+
+/// Returns whether a person paused all polling.
+pub(crate) async fn is_paused(client: &Client) -> anyhow::Result<bool> {
+    Ok(client.get::<StatsView>("/stats", &[]).await?.paused)
 }
 
 /// Runs one of them.

@@ -1,5 +1,6 @@
 //! `feedfleet import` and `feedfleet export`: a fleet's feeds from a file and into one.
 
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,10 +10,11 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use common::policy::Status;
 use common::words;
-use scheduler::wire::{BulkView, FeedView, List, StatsView};
+use scheduler::wire::{BulkView, FeedView, List};
 use serde_json::{Value, json};
 
 use crate::client::{self, Client, ClientArgs, ServerArgs};
+use crate::fleet::{PAUSED, is_paused};
 use crate::histories::Histories;
 use crate::opml;
 use crate::output::{self, plain};
@@ -72,15 +74,36 @@ struct Tally {
 pub(crate) async fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     let found = subscriptions::read_file(&args.file)?;
     let client = Client::new(&args.client)?;
-    let mut progress = Progress::new(found.len());
-    let (mut tally, mut done) = (Tally::default(), 0);
+    // Before anything is sent: if the report cannot be opened, nothing is imported.
+    let report = args.report.as_deref().map(create_report).transpose()?;
+    let mut tally = Tally::default();
+    let sent = send_all(&client, &found, args, &mut tally).await;
+    let written = report.map_or(Ok(()), |(path, file)| write_report(path, file, &tally.refused));
+    if written.is_ok() {
+        tell_refused(tally.refused.len(), args);
+    }
+    // Also after a failure: what is counted here is in the fleet.
+    if sent.is_ok() || tally.total() > 0 {
+        tally.tell(args.client.json)?;
+    }
+    sent?;
+    if tally.added > 0 && !args.client.json {
+        output::line(&first_polls(&client).await?)?;
+    }
+    written?;
+    Ok(if tally.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Has all feeds stored, in batches, and counts the outcomes.
+async fn send_all(client: &Client, found: &[Subscription], args: &ImportArgs, tally: &mut Tally) -> anyhow::Result<()> {
+    let (mut progress, mut done) = (Progress::new(found.len()), 0);
     for batch in found.chunks(BATCH) {
         progress.say(&format!("{done} of {} feeds", found.len()));
         let broke_off = |error: anyhow::Error| match done {
             0 => error,
             _ => error.context(format!("{done} of {} feeds were imported; the same again does the rest", found.len())),
         };
-        let answers = send(&client, batch, done > 0).await.map_err(broke_off)?;
+        let answers = send(client, batch, done > 0).await.map_err(broke_off)?;
         for (subscription, answer) in batch.iter().zip(answers) {
             let shown = !args.client.json && tally.refused.len() < SHOWN;
             if let Some(error) = answer.error.as_deref().filter(|_| shown) {
@@ -92,17 +115,17 @@ pub(crate) async fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
         done += batch.len();
         batch.iter().for_each(|_| progress.step());
     }
-    progress.clear();
-    if let Some(file) = &args.report {
-        let lines: String = tally.refused.iter().map(|refused| format!("{refused}\n")).collect();
-        std::fs::write(file, lines).with_context(|| format!("cannot write the report {}", file.display()))?;
-    }
-    tell_refused(tally.refused.len(), args);
-    tally.tell(args.client.json)?;
-    if tally.added > 0 && !args.client.json {
-        output::line(&first_polls(&client).await?)?;
-    }
-    Ok(if tally.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(())
+}
+
+fn create_report(path: &Path) -> anyhow::Result<(&Path, File)> {
+    let file = File::create(path).with_context(|| format!("cannot write the report {}", path.display()))?;
+    Ok((path, file))
+}
+
+fn write_report(path: &Path, mut file: File, refused: &[Value]) -> anyhow::Result<()> {
+    let lines: String = refused.iter().map(|refused| format!("{refused}\n")).collect();
+    file.write_all(lines.as_bytes()).with_context(|| format!("cannot write the report {}", path.display()))
 }
 
 /// Says where the refused lines are that were not printed.
@@ -118,8 +141,8 @@ fn tell_refused(refused: usize, args: &ImportArgs) {
 
 /// Says when feeds that were just imported are first polled, and how to poll one of them sooner.
 async fn first_polls(client: &Client) -> anyhow::Result<String> {
-    if client.get::<StatsView>("/stats", &[]).await?.paused {
-        return Ok("all polling is paused; `feedfleet fleet resume` starts it".to_owned());
+    if is_paused(client).await? {
+        return Ok(PAUSED.to_owned());
     }
     let config: Value = client.get("/config", &[]).await?;
     let spread = config["policy"]["import_spread"].as_str().unwrap_or("a while");
@@ -162,6 +185,11 @@ impl Tally {
         }
     }
 
+    /// Returns the number of lines that were answered.
+    fn total(&self) -> usize {
+        self.added + self.revived + self.known + self.refused.len()
+    }
+
     fn tell(&self, as_json: bool) -> io::Result<()> {
         let Tally { added, revived, known, changed, refused } = self;
         if as_json {
@@ -184,45 +212,90 @@ impl Tally {
 /// Runs `export`.
 pub(crate) async fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let client = Client::at(&args.server)?;
+    // Before anything is written: a fleet that does not answer leaves no half of a document.
+    let first = page(&client, None).await?;
     let count = match &args.file {
-        None => write(args, &client, &mut io::stdout().lock()).await?,
+        None => write(args, &client, first, &mut io::stdout().lock()).await?,
         Some(file) => {
-            to_file(args, &client, file).await.with_context(|| format!("cannot export to {}", file.display()))?
+            let written = match replaced(file) {
+                Some(file) => replace(args, &client, first, &file).await,
+                None => write_into(args, &client, first, file).await,
+            };
+            written.with_context(|| format!("cannot export to {}", file.display()))?
         }
     };
     note!("{} exported", words::counted(count, "feed", "feeds"));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Beside the file first: one that is there is replaced by a whole one or not at all.
-async fn to_file(args: &ExportArgs, client: &Client, file: &Path) -> anyhow::Result<u64> {
+/// Returns the file that an export replaces, links resolved; `None` if it is written into what is there: a device, a
+/// pipe, or a link to one.
+fn replaced(file: &Path) -> Option<PathBuf> {
+    let Ok(found) = fs::symlink_metadata(file) else { return Some(file.to_owned()) };
+    if !found.is_symlink() {
+        return found.is_file().then(|| file.to_owned());
+    }
+    // /dev/stdout leads to a file that another program has open.
+    if file.starts_with("/dev") || file.starts_with("/proc") {
+        return None;
+    }
+    fs::canonicalize(file).ok().filter(|target| target.is_file())
+}
+
+/// Writes beside the file first: one that is there is replaced by a whole one or not at all. It keeps its permissions.
+async fn replace(args: &ExportArgs, client: &Client, first: List<FeedView>, file: &Path) -> anyhow::Result<u64> {
     let mut name = file.file_name().context("it names no file")?.to_owned();
     name.push(".part");
     let part = file.with_file_name(name);
-    let mut out = io::BufWriter::new(std::fs::File::create(&part)?);
-    let written = write(args, client, &mut out).await;
+    // A process that was killed may have left one, with other permissions.
+    let _ = fs::remove_file(&part);
+    let out = File::create_new(&part)?;
+    let written = fill(args, client, first, out, fs::metadata(file).ok().map(|found| found.permissions())).await;
     let stored = written.and_then(|count| {
-        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        std::fs::rename(&part, file)?;
+        fs::rename(&part, file)?;
         Ok(count)
     });
     if stored.is_err() {
         // It may not be there.
-        let _ = std::fs::remove_file(&part);
+        let _ = fs::remove_file(&part);
     }
     stored
 }
 
-async fn write(args: &ExportArgs, client: &Client, out: &mut impl Write) -> anyhow::Result<u64> {
+/// Writes a new file that gets these permissions before anything is in it.
+async fn fill(
+    args: &ExportArgs,
+    client: &Client,
+    first: List<FeedView>,
+    out: File,
+    permissions: Option<Permissions>,
+) -> anyhow::Result<u64> {
+    if let Some(permissions) = permissions {
+        out.set_permissions(permissions)?;
+    }
+    let mut out = io::BufWriter::new(out);
+    let count = write(args, client, first, &mut out).await?;
+    out.get_ref().sync_all()?;
+    Ok(count)
+}
+
+/// Writes into what is there and cannot be replaced. Where a link leads nowhere, a new file.
+async fn write_into(args: &ExportArgs, client: &Client, first: List<FeedView>, file: &Path) -> anyhow::Result<u64> {
+    let mut out = io::BufWriter::new(File::options().write(true).create(true).truncate(true).open(file)?);
+    write(args, client, first, &mut out).await
+}
+
+/// Writes the feeds of a fleet, whose first page was read, and flushes.
+async fn write(args: &ExportArgs, client: &Client, first: List<FeedView>, out: &mut impl Write) -> anyhow::Result<u64> {
     if args.histories {
         let mut histories = Histories::read(Client::at(&args.server)?).await?;
-        let count = each_feed(client, |feed| Ok(u64::from(histories.write(feed, out)?))).await?;
+        let count = each_feed(client, first, |feed| Ok(u64::from(histories.write(feed, out)?))).await?;
         out.flush()?;
         return Ok(count);
     }
     out.write_all(opml::HEAD.as_bytes())?;
     let mut folder = opml::Folder::default();
-    let count = each_feed(client, |feed| {
+    let count = each_feed(client, first, |feed| {
         let moved = folder.move_to(feed.marks.labels.first());
         out.write_all((moved + &opml::outline(feed)).as_bytes())?;
         Ok(1)
@@ -233,20 +306,26 @@ async fn write(args: &ExportArgs, client: &Client, out: &mut impl Write) -> anyh
     Ok(count)
 }
 
+/// Returns the feeds after a cursor.
+async fn page(client: &Client, after: Option<&str>) -> anyhow::Result<List<FeedView>> {
+    let mut query = vec![("limit", PAGE)];
+    query.extend(after.map(|after| ("after", after)));
+    client.get("/feeds", &query).await
+}
+
 /// Writes every feed that is, or may again be, polled; returns the sum of what `write` returns.
-async fn each_feed(client: &Client, mut write: impl FnMut(&FeedView) -> io::Result<u64>) -> anyhow::Result<u64> {
-    let (mut count, mut after) = (0, None::<String>);
+async fn each_feed(
+    client: &Client,
+    first: List<FeedView>,
+    mut write: impl FnMut(&FeedView) -> io::Result<u64>,
+) -> anyhow::Result<u64> {
+    let (mut count, mut feeds) = (0, first);
     loop {
-        let mut query = vec![("limit", PAGE)];
-        query.extend(after.as_deref().map(|after| ("after", after)));
-        let page: List<FeedView> = client.get("/feeds", &query).await?;
         let over = [Status::Gone, Status::Merged, Status::Removed];
-        for feed in page.items.iter().filter(|feed| !over.contains(&feed.status)) {
+        for feed in feeds.items.iter().filter(|feed| !over.contains(&feed.status)) {
             count += write(feed)?;
         }
-        after = page.next;
-        if after.is_none() {
-            return Ok(count);
-        }
+        let Some(after) = feeds.next.take() else { return Ok(count) };
+        feeds = page(client, Some(after.as_str())).await?;
     }
 }

@@ -9,6 +9,7 @@ pub(crate) use common::words::plain;
 use serde::Serialize;
 
 use crate::terminal::{Ink, cut, padded, paint, width_of};
+use crate::when;
 
 /// Writes one line to standard output, in colours if it is a terminal and `NO_COLOR` is not set.
 pub(crate) fn line(text: &str) -> io::Result<()> {
@@ -126,14 +127,16 @@ pub(crate) fn outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Modified(_) => "modified: a feed with new content".to_owned(),
         Outcome::NotModified { .. } => "not modified: nothing new since".to_owned(),
-        Outcome::Throttled { retry_after: Some(at) } => format!("throttled: no requests before {at}"),
+        Outcome::Throttled { retry_after: Some(at) } => format!("throttled: no requests before {}", when::full(*at)),
         Outcome::Throttled { retry_after: None } => "throttled, without saying for how long".to_owned(),
         Outcome::Failed { failure, detail } => match (words::failure(*failure), plain(detail, 500)) {
             (name, detail) if detail.starts_with(name) => format!("failed: {detail}"),
             (name, detail) => format!("failed ({name}): {detail}"),
         },
         Outcome::Gone => "gone: the server says for ever (410)".to_owned(),
-        Outcome::Deferred { until } => format!("deferred: the next request must wait until {until}"),
+        Outcome::Deferred { until } => {
+            format!("deferred: the next request must wait until {}", when::full(*until))
+        }
     }
 }
 

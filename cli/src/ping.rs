@@ -25,7 +25,8 @@ pub(crate) async fn run(args: &PingArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.client)?;
     let mut all_known = true;
     for url in &args.url {
-        let answer = patiently(&client, url).await?;
+        let url = crate::typed::id_or_url(url);
+        let answer = patiently(&client, &url).await?;
         let known = answer["known"] == true;
         all_known &= known;
         if args.client.json {

@@ -13,9 +13,10 @@ use serde_json::{Map, Value, json};
 use store::{Requeue, RequeueState};
 
 use crate::client::{Client, ClientArgs};
+use crate::fleet::{PAUSED, is_paused};
 use crate::output::{fields, table};
 use crate::progress::Progress;
-use crate::{output, values};
+use crate::{output, values, when};
 
 /// Schedules many feeds for polling, at a limited rate
 #[derive(Debug, Args)]
@@ -164,11 +165,41 @@ async fn begin(args: &RequeueArgs) -> anyhow::Result<ExitCode> {
         body["rate"] = json!(rate);
     }
     let begun: RequeuedView = client.change(Method::POST, "/requeue", Some(&body)).await?;
-    match (begun.id, args.wait) {
-        (Some(id), true) => print_requeue(&args.client, &ended(&client, id).await?),
-        _ if args.client.json => Ok(output::json(&begun).map(|()| ExitCode::SUCCESS)?),
-        _ => Ok(output::line(&plan(&begun)).map(|()| ExitCode::SUCCESS)?),
+    if let Some(id) = begun.id.filter(|_| args.wait) {
+        if !args.client.json {
+            note!("{}", plan(&begun));
+        }
+        return print_requeue(&args.client, &ended(&client, id).await?);
     }
+    match args.client.json {
+        true => output::json(&begun)?,
+        false => output::line(&plan(&begun))?,
+    }
+    if begun.id.is_some() {
+        note_pause(&client).await?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says that nothing is polled, if all polling is paused.
+async fn note_pause(client: &Client) -> anyhow::Result<()> {
+    if is_paused(client).await? {
+        note!("{PAUSED}");
+    }
+    Ok(())
+}
+
+/// Returns a rate in the first unit in which it is at least 1, and the unit: a second, a minute or an hour.
+fn in_unit(rate: f64) -> (f64, &'static str) {
+    let every = |seconds: f64| (rate * seconds * 1e6).round() / 1e6;
+    let units = [(every(1.0), "second"), (every(60.0), "minute")];
+    units.into_iter().find(|(number, _)| *number >= 1.0).unwrap_or((every(3600.0), "hour"))
+}
+
+/// Returns a rate as `--rate` takes it, such as `50/s` or `30/m`.
+fn short_rate(rate: f64) -> String {
+    let (number, unit) = in_unit(rate);
+    format!("{number}/{}", &unit[..1])
 }
 
 fn feeds(count: u64) -> String {
@@ -178,11 +209,10 @@ fn feeds(count: u64) -> String {
 /// Returns what a requeue does or would do.
 fn plan(begun: &RequeuedView) -> String {
     let share = format!("{} of {}", feeds(begun.pollable), words::counted(begun.hosts, "host", "hosts"));
-    let pace = format!(
-        "{} a second, in {}",
-        begun.rate,
-        words::duration(Duration::try_from_secs_f64(begun.seconds).unwrap_or(Duration::MAX))
-    );
+    let (number, unit) = in_unit(begun.rate);
+    let article = if unit == "hour" { "an" } else { "a" };
+    let seconds = Duration::try_from_secs_f64(begun.seconds).unwrap_or(Duration::MAX);
+    let pace = format!("{number} {article} {unit}, in {}", words::duration(seconds));
     let mut lines = vec![match begun.id {
         Some(id) => {
             format!("requeue {id}: {share}, {pace} at least; `feedfleet requeue show {id}` shows its progress")
@@ -231,6 +261,9 @@ async fn one(client: &Client, id: i64) -> anyhow::Result<Requeue> {
 /// Returns the requeue when it has ended, with a bar until then. A fleet that restarts continues it.
 async fn ended(client: &Client, id: i64) -> anyhow::Result<Requeue> {
     let mut requeue = one(client, id).await?;
+    if requeue.state == RequeueState::Running {
+        note_pause(client).await?;
+    }
     let mut bar = Progress::new(usize::try_from(requeue.queued).unwrap_or(usize::MAX));
     while requeue.state == RequeueState::Running {
         bar.reach(usize::try_from(requeue.woken).unwrap_or(usize::MAX));
@@ -259,11 +292,11 @@ fn print_requeue(args: &ClientArgs, requeue: &Requeue) -> anyhow::Result<ExitCod
         ("requeue", Some(requeue.id.to_string())),
         ("state", Some(requeue.state.as_str().to_owned())),
         ("feeds", Some(filter(requeue))),
-        ("rate", Some(format!("{}/s", requeue.rate))),
+        ("rate", Some(short_rate(requeue.rate))),
         ("penalties", requeue.lift_penalties.then(|| "lifted".to_owned())),
         ("by", Some(requeue.by.clone())),
-        ("begun", Some(words::moment(requeue.created, now))),
-        ("ended", requeue.ended.map(|ended| words::moment(ended, now))),
+        ("begun", Some(when::moment(requeue.created, now))),
+        ("ended", requeue.ended.map(|ended| when::moment(ended, now))),
         ("woken", Some(format!("{} of {}", requeue.woken, requeue.queued))),
         ("left", rest),
     ]))?;
@@ -300,7 +333,7 @@ async fn list(args: &ClientArgs) -> anyhow::Result<ExitCode> {
             requeue.id.to_string(),
             requeue.state.as_str().to_owned(),
             format!("{} of {}", requeue.woken, requeue.queued),
-            format!("{}/s", requeue.rate),
+            short_rate(requeue.rate),
             words::relative(requeue.created, now),
             requeue.by.clone(),
             filter(requeue),
@@ -322,5 +355,14 @@ mod tests {
         for wrong in ["", "0", "-1/s", "fast", "50/d", "nan", "inf/s", "50/s/s"] {
             assert!(rate(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_slow_rate_is_shown_a_minute_or_an_hour() {
+        for text in ["50/s", "2.5/s", "30/m", "1/m", "10/h", "1/h"] {
+            assert_eq!(short_rate(rate(text).unwrap()), text);
+        }
+        assert_eq!(short_rate(rate("120/m").unwrap()), "2/s");
+        assert_eq!(short_rate(rate("0.5/h").unwrap()), "0.5/h");
     }
 }

@@ -14,7 +14,7 @@ use store::{Delivery, SubscriptionState};
 use crate::client::{Client, ClientArgs};
 use crate::filters::FilterArgs;
 use crate::output::{fields, plain, table};
-use crate::{output, values};
+use crate::{output, values, when};
 
 /// Sends events to programs in signed requests (webhooks), in order, with retries for days
 #[derive(Debug, Subcommand)]
@@ -83,6 +83,9 @@ struct WishArgs {
 
 /// `subscription set`
 #[derive(Debug, Args)]
+#[command(after_help = "\
+    The flags of the filter (--feed, --host, --label, --category, --kind, --language, --search, --part) replace the whole filter: \
+    give every condition that is to apply. Without any of them the filter stays as it is.")]
 pub(crate) struct SetArgs {
     /// Number of the subscription
     #[arg(value_parser = values::number::<i64>)]
@@ -93,7 +96,7 @@ pub(crate) struct SetArgs {
     #[command(flatten)]
     wish: WishArgs,
     /// Removes the filter, so that all events are sent
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["feed", "host", "label", "category", "kind", "language", "q", "part"])]
     all: bool,
     /// The new secret; the old one also signs for a day
     #[arg(long, conflicts_with = "rotate_secret")]
@@ -188,6 +191,10 @@ async fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
     body.extend(args.target.as_ref().map(|target| ("target".to_owned(), json!(target))));
     let secret = args.secret.clone().or_else(|| args.rotate_secret.then(|| "new".to_owned()));
     body.extend(secret.map(|secret| ("secret".to_owned(), json!(secret))));
+    if body.is_empty() {
+        let message = "nothing to set; `feedfleet subscription set --help` lists what can be";
+        return Err(crate::usage::Usage(message.to_owned()).into());
+    }
     let path = format!("/subscriptions/{}", args.id);
     let client = Client::new(&args.client)?;
     let changed: SubscriptionView = client.change(Method::PATCH, &path, Some(&Value::Object(body))).await?;
@@ -275,7 +282,7 @@ async fn show(args: &OneArgs) -> anyhow::Result<ExitCode> {
 
 fn delivery_row(it: &Delivery) -> Vec<String> {
     vec![
-        it.at.to_string(),
+        when::full(it.at),
         it.attempt.to_string(),
         format!("{} ({}..{})", it.events, it.first, it.last),
         result(it),
@@ -306,14 +313,15 @@ fn described(it: &SubscriptionView) -> String {
         .collect();
     let filter = if conditions.is_empty() { "all events".to_owned() } else { conditions.join(" ") };
     let delay = if it.delay > 0.0 { format!(", {} s", it.delay) } else { String::new() };
-    let failing = it.failing_since.map(|since| format!("{} requests in a row, since {since}", it.failures));
+    let failing = it.failing_since.map(when::full);
+    let failing = failing.map(|since| format!("{} requests in a row, since {since}", it.failures));
     let secret = it.secret.as_ref().map(|secret| format!("{secret} (not shown again)"));
     fields(&[
         ("id", Some(it.id.to_string())),
         ("kind", Some(it.kind.to_string())),
         ("target", Some(plain(&it.target, 2_048))),
         ("topic", it.topic.as_ref().map(|topic| plain(topic, 2_048))),
-        ("lease", it.lease_until.map(|until| format!("ends {until} unless its subscriber renews it"))),
+        ("lease", it.lease_until.map(|until| format!("ends {} unless its subscriber renews it", when::full(until)))),
         ("asks", it.asks.map(|mode| format!("hub.mode={mode}"))),
         ("state", Some(state(it).to_owned())),
         ("reason", it.reason.as_ref().map(|why| plain(why, 500))),
@@ -323,12 +331,12 @@ fn described(it: &SubscriptionView) -> String {
         ("signature", it.signature.clone()),
         ("public key", it.public_key.clone()),
         ("secret", secret),
-        ("old secret", it.old_secret_until.map(|until| format!("signs too until {until}"))),
+        ("old secret", it.old_secret_until.map(|until| format!("signs too until {}", when::full(until)))),
         ("cursor", Some(it.cursor.to_string())),
         ("delivered", Some(words::counted(it.delivered, "event", "events"))),
         ("lag", lag(it)),
         ("failing", failing),
-        ("next try", it.next_try.map(|at| at.to_string())),
+        ("next try", it.next_try.map(when::full)),
         (
             "lost",
             it.lost_up_to.map(|seq| format!("events up to {seq} were deleted by retention before they were sent")),

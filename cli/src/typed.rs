@@ -24,6 +24,27 @@ pub(crate) fn with_scheme(text: &str) -> Option<String> {
     may_be.then(|| format!("https://{text}"))
 }
 
+/// Reads the URL of a feed or page like [`feed`], but adds no scheme to a text that looks like the name of a file.
+///
+/// # Errors
+/// Those of [`input::feed`] for the text as it was typed.
+pub(crate) fn feed_or_file(text: &str, at_service: &str) -> Result<(FeedUrl, Option<Login>), SplitLoginError> {
+    if is_like_file(text) { input::feed(text, at_service) } else { feed(text, at_service) }
+}
+
+/// Returns whether a text is more likely to name a file than a host: `feeds.xml`, `./example.com/feed`, `a.b/feeds.opml`.
+fn is_like_file(text: &str) -> bool {
+    const ENDINGS: [&str; 9] = ["atom", "htm", "html", "json", "opml", "rss", "txt", "xhtml", "xml"];
+    let text = text.trim().to_ascii_lowercase();
+    let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);
+    text.starts_with('.') || ending == "opml" || !text.contains('/') && ENDINGS.contains(&ending)
+}
+
+/// Returns the id or URL of a feed; a text that is neither gets `https://` in front if it may be a URL then.
+pub(crate) fn id_or_url(text: &str) -> String {
+    with_scheme(text).unwrap_or_else(|| text.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +69,24 @@ mod tests {
         assert_eq!(read("example.com/feed").ok().as_deref(), Some("https://example.com/feed"));
         assert_eq!(read("http://example.com/feed").ok().as_deref(), Some("http://example.com/feed"));
         assert!(read("feeds").is_err());
+    }
+
+    #[test]
+    fn the_name_of_a_file_is_not_taken_for_a_host() {
+        for text in ["feed.xml", "no-such-file.html", "./example.com/feed", "../a.b/feed", "a.example/f.OPML", "x"] {
+            assert!(feed_or_file(text, "").is_err(), "{text}");
+        }
+        let read = |text| feed_or_file(text, "").map(|(url, _)| url.to_string());
+        for text in ["example.com/", "example.com/feed.xml", "xml.example/feed"] {
+            assert_eq!(read(text).ok(), Some(format!("https://{text}")));
+        }
+    }
+
+    #[test]
+    fn an_id_stays_an_id() {
+        for text in ["7", "http://a.example/", "blog"] {
+            assert_eq!(id_or_url(text), text);
+        }
+        assert_eq!(id_or_url("example.com/feed"), "https://example.com/feed");
     }
 }

@@ -8,6 +8,7 @@ use crate::document::{ContentHash, Onward, Validators};
 use crate::host::HostKey;
 use crate::labels::Marks;
 use crate::last_error::LastError;
+use crate::outcome::FailureKind;
 use crate::policy::{Audience, Category, PollState, Status, Term};
 use crate::push::FeedPush;
 use crate::secrets::Sealed;
@@ -104,6 +105,13 @@ impl Feed {
     /// Returns true if the feed is hidden from callers without a token. A feed with credentials is always private.
     pub fn is_private(&self) -> bool {
         self.private || self.credentials.is_some()
+    }
+
+    /// Returns true if a ping causes a poll of it. Nobody outside of the fleet ends a quarantine, which is a kind of penalty: see
+    /// [`Status::hears_pings`] for the rest.
+    pub fn hears_pings(&self) -> bool {
+        let is_quarantined = self.state.penalty.is_some_and(|penalty| penalty.kind == FailureKind::Crashed);
+        self.status.hears_pings() && !is_quarantined
     }
 
     /// Returns the number of subscribers, calm ones included.

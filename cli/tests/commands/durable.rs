@@ -1,16 +1,18 @@
 //! Tests of a store that outlives its fleet: followers across a restart, retention, backups.
 
 use std::io::{BufRead, BufReader, Lines};
-use std::process::{Child, ChildStderr, ChildStdout, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
 use common::testing::Port;
 use load_tests::origin::Origin;
 use load_tests::origin::feed::Feed;
 use load_tests::origin::script::{Gate, Script};
 use serde_json::Value;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
+use sqlx::{ConnectOptions, Connection};
 
 use crate::fleet::{Fleet, PATIENCE};
-use crate::program::{command, run};
+use crate::program::{Ran, command, run};
 
 /// `entries --follow`; killed when dropped.
 struct Follower {
@@ -127,6 +129,34 @@ async fn a_backup_of_a_running_fleet_is_a_fleet_of_its_own() {
     let nothing = run(&["backup", &copy, "--data", "no-such-folder"]);
     assert_eq!(nothing.code, Some(1));
     assert!(nothing.err.contains("there is no store at no-such-folder/feedfleet.db"), "{}", nothing.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_that_is_interrupted_leaves_nothing_behind() {
+    let (folder, data) = folder();
+    assert_eq!(run(&["migrate", "--data", &data]).code, Some(0));
+    // It waits for this transaction, and is interrupted meanwhile.
+    let database = SqliteConnectOptions::new().filename(format!("{data}/feedfleet.db"));
+    let mut busy = database.journal_mode(SqliteJournalMode::Delete).connect().await.unwrap();
+    sqlx::query("BEGIN EXCLUSIVE").execute(&mut busy).await.unwrap();
+    for signal in ["-INT", "-TERM"] {
+        let copies = folder.path().join(format!("copies{signal}"));
+        std::fs::create_dir(&copies).unwrap();
+        let files = || std::fs::read_dir(&copies).unwrap().count();
+        let copy = copies.join("copy.db");
+        let mut backup = command(&["backup", copy.to_str().unwrap(), "--data", &data]);
+        let mut backup = backup.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while files() == 0 {
+            assert_eq!(backup.try_wait().unwrap(), None, "it ended before it began");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(!copy.exists(), "an unfinished copy must not have the name of a backup");
+        assert!(Command::new("kill").args([signal, &backup.id().to_string()]).status().unwrap().success());
+        let ran = Ran::from(backup.wait_with_output().unwrap());
+        assert_eq!((ran.code, ran.err), (Some(1), format!("error: interrupted; {} was not written\n", copy.display())));
+        assert_eq!(files(), 0);
+    }
+    busy.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

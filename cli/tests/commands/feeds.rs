@@ -5,6 +5,7 @@ use load_tests::origin::script::Script;
 use serde_json::Value;
 
 use crate::fleet::Fleet;
+use crate::program::run;
 
 async fn fleet_of(count: usize) -> (Fleet, Vec<String>) {
     let fleet = Fleet::start(&[]).await;
@@ -38,6 +39,9 @@ async fn commands_take_several_feeds_and_one_that_is_unknown_does_not_stop_the_o
     assert_eq!(refreshed.lines().filter(|line| line.starts_with("refreshing ")).count(), 3);
     assert_eq!(refreshed.lines().filter(|line| line.contains("; next poll ")).count(), 3, "{refreshed}");
     assert_eq!(column(&fleet.done(&["feed", "show", "1", "2", "--json"]), "id"), [1, 2]);
+    let mut polled = column(&fleet.done(&["feed", "history", "1", "3", "--json"]), "feed");
+    polled.dedup();
+    assert_eq!(polled, [1, 3]);
     for wrong in [&["label", "1", "2"][..], &["label", "+a", "+b"]] {
         assert_eq!(fleet.run(&[&["feed"], wrong].concat()).code, Some(2), "{wrong:?}");
     }
@@ -65,4 +69,6 @@ async fn a_list_names_the_command_that_continues_it() {
     assert!(next.starts_with("feed list --status active --limit 2 --after "), "{next}");
     let second = fleet.done(&next.split(' ').collect::<Vec<_>>());
     assert!(second.lines().count() == 2 && second.contains("/3"), "{second}");
+    let elsewhere = run(&["feed", "list", "--limit", "2", "--server", &fleet.server]);
+    assert!(elsewhere.err.contains(&format!(" --limit 2 --server {} --after ", fleet.server)), "{}", elsewhere.err);
 }

@@ -1,6 +1,9 @@
 //! Import of subscription files into a running fleet, and export from it.
 
+use std::fs;
 use std::io::Write;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -76,8 +79,13 @@ async fn what_is_added_known_and_refused_is_counted_and_said() {
     let expected = format!("1 feed added, 0 known\n{paused}\n");
     assert_eq!((ran.code, ran.out, ran.err.as_str()), (Some(0), expected, ""));
 
-    for (content, expected) in [(&b"<html><p>no</p></html>"[..], "no <opml> element"), (b"<opml>\n<outline", "line 2")]
-    {
+    let cut_off = &b"<opml><body>\n<outline xmlUrl='http://a.example/9'/>\n"[..];
+    let documents = [
+        (&b"<html><p>no</p></html>"[..], "no <opml> element"),
+        (b"<opml>\n<outline", "line 2"),
+        (cut_off, "line 3: it ends before </opml>"),
+    ];
+    for (content, expected) in documents {
         let ran = import(&fleet, content, &[]);
         assert!(ran.code == Some(1) && ran.err.contains(expected), "{}", ran.err);
     }
@@ -120,6 +128,52 @@ async fn what_one_fleet_exports_another_imports_to_the_same_set() {
     other.done(&["feed", "set", "7", "--subscribers", "3"]);
     assert_eq!(other.done(&["import", path.to_str().unwrap()]), "0 feeds added, 2,345 known, 1 changed\n");
     assert_eq!(feeds(&other), feeds(&one));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_keeps_links_pipes_and_permissions() {
+    let fleet = quiet().await;
+    import(&fleet, b"http://a.example/1\n", &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let export = |to: &str| {
+        let ran = fleet.run(&["export", to]);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), "1 feed exported\n"), "{to}");
+        ran.out
+    };
+    fs::write(path("mine.opml"), "old").unwrap();
+    fs::set_permissions(path("mine.opml"), fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("mine.opml", path("link.opml")).unwrap();
+    export(&path("link.opml"));
+    assert!(fs::symlink_metadata(path("link.opml")).unwrap().is_symlink());
+    assert!(fs::read_to_string(path("mine.opml")).unwrap().ends_with("</opml>\n"));
+    assert_eq!(fs::metadata(path("mine.opml")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!fs::exists(path("mine.opml.part")).unwrap());
+
+    let pipe = path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || fs::read_to_string(pipe))
+    };
+    export(&pipe);
+    assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo(), "it was replaced");
+    assert!(reader.join().unwrap().unwrap().ends_with("</opml>\n"));
+    assert!(export("/dev/stdout").ends_with("</opml>\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_opens_its_report_first_and_says_what_it_did_whatever_becomes_of_the_report() {
+    let fleet = quiet().await;
+    let list = b"ftp://a.example/\nhttp://a.example/1\n";
+    let ran = import(&fleet, list, &["--report", "/no/such/folder/report"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
+    assert!(ran.err.starts_with("error: cannot write the report /no/such/folder/report: "), "{}", ran.err);
+    assert!(feeds(&fleet).is_empty());
+    // It can be opened, and is full.
+    let ran = import(&fleet, list, &["--report", "/dev/full"]);
+    assert!(ran.code == Some(1) && ran.out.starts_with("1 feed added, 0 known, 1 refused\n"), "{}", ran.out);
+    assert!(ran.err.contains("error: cannot write the report /dev/full: "), "{}", ran.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]

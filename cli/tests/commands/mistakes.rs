@@ -43,6 +43,14 @@ fn wrong_flags_say_what_would_be_accepted() {
     let calm = "it must be a time zone and a number, such as Europe/Paris=3, or none";
     let (paris, flag) = ("Europe/Paris=many", "--calm <ZONE[=N]>");
     fails_with(&["feed", "set", "1", "--calm", paris], 2, &invalid(paris, flag, calm));
+    let none = "error: --calm none removes all groups; give it alone, or only time zones";
+    fails_with(&["feed", "set", "1", "--calm", "none", "--calm", "Europe/Paris"], 2, none);
+    let twice = "error: --calm names Europe/Paris twice; give each time zone once";
+    fails_with(&["feed", "add", "u", "--calm", "Europe/Paris=3", "--calm", "Europe/Paris"], 2, twice);
+    let nothing = "error: nothing to set; `feedfleet subscription set --help` lists what can be";
+    fails_with(&["subscription", "set", "1"], 2, nothing);
+    let all = "error: the argument '--all' cannot be used with '--label <LABEL>'";
+    fails_with(&["subscription", "set", "1", "--all", "--label", "news"], 2, all);
     fails_with(&["top", "--every", "x"], 2, &invalid("x", "--every <TIME>", "it must be a duration, such as 2s"));
     fails_with(&["demo", "--for", "x"], 2, &invalid("x", "--for <TIME>", "it must be a duration, such as 60s"));
     let long = "a demo keeps every request in memory, so it lasts at most 10m";
@@ -114,6 +122,14 @@ fn a_folder_that_cannot_be_used_is_told_by_its_path() {
     let foreign = "is not a feedfleet database; move it away, or use another folder";
     fails_with(&["run", "--data", &path("other")], 1, &format!("error: {} {foreign}", path("other/feedfleet.db")));
     assert_eq!(fs::read_to_string(path("file")).unwrap(), "mine");
+    fs::create_dir(path("empty")).unwrap();
+    fs::write(path("empty/feedfleet.db"), "").unwrap();
+    let empty = format!(
+        "error: {} is empty, so it is not a store; if it comes from an interrupted copy, put the backup there again, or \
+         remove the file to start without feeds",
+        path("empty/feedfleet.db")
+    );
+    fails_with(&["run", "--once", "--data", &path("empty"), "--listen", "127.0.0.1:0"], 1, &empty);
 }
 
 #[tokio::test]

@@ -145,9 +145,12 @@ async fn a_feed_that_cannot_be_read_at_once_is_added_and_that_is_said() {
     assert_eq!(failed.code, Some(0));
     assert!(failed.err.starts_with("1: its first poll failed: the server answered 500 "), "{}", failed.err);
     fleet.done(&["fleet", "pause"]);
-    let waiting = fleet.run(&["feed", "add", &fleet.origin.url("/other"), "--wait", "100ms"]);
+    let [other, third, fourth] = ["/other", "/third", "/fourth"].map(|path| fleet.origin.url(path));
+    let waiting = fleet.run(&["feed", "add", &other, &third, "--wait", "100ms"]);
     assert_eq!(waiting.code, Some(0));
-    assert_eq!(waiting.err, "2: all polling is paused; see `feedfleet feed show 2`\n");
+    let said = [2, 3].map(|id| format!("{id}: all polling is paused; see `feedfleet feed show {id}`\n"));
+    assert_eq!(waiting.err, said.concat(), "one that is looked at after the deadline too");
+    assert_eq!(fleet.done(&["feed", "add", &fourth, "--wait", "0s"]), format!("added 4 {fourth}\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -288,6 +291,15 @@ async fn run_once_polls_prints_and_ends() {
     let restored = run(&["migrate", "--restored", "--data", data.to_str().unwrap()]);
     assert_eq!(restored.code, Some(0), "{}", restored.err);
     assert!(restored.out.lines().last().unwrap().starts_with("it is restored: its epoch is "), "{}", restored.out);
+}
+
+#[test]
+fn a_folder_with_a_question_mark_is_named_in_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("q?d").to_str().unwrap().to_owned();
+    let ran = run(&["run", "--once", "--data", &data, "--listen", "127.0.0.1:0"]);
+    let said = format!(", data in {data}, which is new and empty\n");
+    assert!(ran.code == Some(0) && ran.err.contains(&said), "{}", ran.err);
 }
 
 #[test]

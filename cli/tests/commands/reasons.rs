@@ -81,6 +81,11 @@ async fn an_address_without_a_scheme_is_tried_over_https() {
     // The origin speaks HTTP: over TLS it cannot be read.
     let failed = fleet.run(&["feed", "add", &format!("{address}/feed")]);
     assert_eq!((failed.code, failed.out), (Some(1), format!("added 1 https://{address}/feed\n")), "{}", failed.err);
+    let typed = format!("{address}/feed");
+    assert!(fleet.done(&["feed", "show", &typed]).contains(&format!("https://{typed}")));
+    assert!(fleet.done(&["feed", "set", &typed, "--important"]).starts_with("set 1 "));
+    assert_eq!(fleet.done(&["entries", "--feed", &typed]), "");
+    assert_eq!(fleet.done(&["ping", &typed]), format!("heard https://{typed}\n"));
     let wrong = fleet.run(&["feed", "add", "two words.example"]);
     assert!(wrong.code == Some(2) && wrong.err.contains("'two words.example' is not a URL"), "{}", wrong.err);
 }

@@ -1,9 +1,13 @@
 //! `feedfleet requeue` against a running fleet.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use load_tests::{Feed, Script};
 use serde_json::Value;
 
 use crate::fleet::{Fleet, PATIENCE};
+use crate::program::{Ran, command};
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
@@ -74,12 +78,35 @@ async fn a_requeue_polls_what_it_names_and_is_shown_and_waited_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_requeue_is_called_off() {
     let fleet = with_feeds(&["/a", "/b"]).await;
-    fleet.done(&["requeue", "--all", "--rate", "1/h"]);
+    let begun = fleet.done(&["requeue", "--all", "--rate", "1/h"]);
+    assert!(begun.starts_with("requeue 1: 2 feeds of 1 host, 1 an hour, in "), "{begun}");
+    assert!(fleet.done(&["requeue", "list"]).contains("  1/h  "));
     assert_eq!(fleet.done(&["requeue", "cancel", "1"]), "cancelled requeue 1 after 0 feeds\n");
     let again = fleet.run(&["requeue", "cancel", "1"]);
     assert_eq!((again.code, again.err.as_str()), (Some(1), "error: requeue 1 is cancelled already\n"));
     assert_eq!(fleet.run(&["requeue", "show", "9"]).code, Some(1));
     assert_eq!(json(&fleet.done(&["requeue", "list", "--json"]))["state"], "cancelled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_requeue_of_a_paused_fleet_says_what_it_waits_for() {
+    let fleet = with_feeds(&["/a"]).await;
+    fleet.done(&["fleet", "pause"]);
+    let paused = "all polling is paused; `feedfleet fleet resume` starts it";
+    let begun = fleet.run(&["requeue", "--all", "--rate", "30/m"]);
+    assert_eq!((begun.code, begun.err), (Some(0), format!("{paused}\n")));
+    assert!(begun.out.starts_with("requeue 1: 1 feed of 1 host, 30 a minute"), "{}", begun.out);
+    fleet.done(&["requeue", "cancel", "1"]);
+
+    let mut waiting = command(&["requeue", "--all", "--wait", "--server", &fleet.server]);
+    let mut waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(waiting.stderr.take().unwrap()).lines();
+    let plan = said.next().unwrap().unwrap();
+    assert!(plan.starts_with("requeue 2: 1 feed of 1 host, 10 a second"), "{plan}");
+    assert_eq!(said.next().unwrap().unwrap(), paused);
+    fleet.done(&["fleet", "resume"]);
+    let done = Ran::from(waiting.wait_with_output().unwrap());
+    assert!(done.code == Some(0) && done.out.contains("1 of 1"), "{}", done.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]

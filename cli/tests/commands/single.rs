@@ -121,6 +121,9 @@ fn a_file_is_searched_without_a_network() {
     let neither = run(&["discover", "no-such-file.html"]);
     assert_eq!(neither.code, Some(2));
     assert!(neither.err.contains("neither a URL such as"), "{}", neither.err);
+    let without_scheme = run(&["discover", "127.0.0.1:9/"]);
+    assert_eq!(without_scheme.code, Some(1));
+    assert!(without_scheme.err.contains("https://127.0.0.1:9/ could not be read"), "{}", without_scheme.err);
 }
 
 #[test]

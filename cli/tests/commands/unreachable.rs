@@ -21,6 +21,24 @@ fn no_fleet_is_a_failure_that_says_how_to_get_one() {
 }
 
 #[test]
+fn an_export_from_no_fleet_writes_nothing() {
+    let nobody = Port::reserved();
+    let server = format!("http://{}", nobody.address());
+    let ran = run(&["export", "--server", &server]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{}", ran.err);
+}
+
+#[test]
+fn the_password_of_a_server_is_not_printed() {
+    let nobody = Port::reserved();
+    let address = nobody.address();
+    let ran = run(&["health", "--server", &format!("http://user:hunter2@{address}")]);
+    assert!(ran.err.starts_with(&format!("error: no fleet answers at http://{address}; ")), "{}", ran.err);
+    let wrong = run(&["health", "--server", &format!("ftp://user:hunter2@{address}")]);
+    assert!(wrong.code == Some(2) && !wrong.err.contains("hunter2"), "{}", wrong.err);
+}
+
+#[test]
 fn wrong_usage_has_an_exit_code_of_its_own() {
     let usages: [&[&str]; 6] = [
         &[],

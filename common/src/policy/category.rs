@@ -3,12 +3,13 @@
 //! The categories are NewsGator's, A to D and F; its E, the penalty box, is a state in addition to the category (see
 //! `penalty`). Calm subscribers count for the category like others, because their midnight must not be missed in a backlog.
 //! They do not count for the interval: they gain nothing from polls at other times. A feed that only has calm subscribers
-//! is polled before their midnights alone; one that has others too is polled before those midnights besides.
+//! is polled before their midnights alone; one that has others too is polled before those midnights besides, which only the
+//! finished interval can show to be missed.
 
 use std::time::Duration;
 
 use super::plan::{Plan, scaled};
-use super::{Policy, Rule, Subject, adaptive, consent};
+use super::{Policy, Rule, Subject, adaptive, consent, hot_minute};
 use crate::calm::{Window, calm_subscribers, next_window};
 use crate::config::{PolicyConfig, PolicyMode};
 use crate::policy::{Audience, Category};
@@ -85,7 +86,7 @@ pub(super) fn base(
         _ => consent::shortest(subject, fresh_for, config),
     };
     let (rule, interval) = own_interval(subject, category, polled, shortest, policy);
-    let window = calm_window(subject, interval, polled, policy.load);
+    let window = calm_window(subject, polled, policy.load).filter(|_| subject.audience.subscribers == 0);
     let mut plan = match window {
         Some(window) => Plan::new(polled, Rule::Calm, window.start.since(polled)),
         None => Plan::new(polled, rule, interval),
@@ -102,16 +103,40 @@ pub(super) fn base(
     plan
 }
 
-/// Returns the window before a midnight in which the feed is polled: always if it has calm subscribers only, and otherwise
-/// if the feed's own interval would miss that midnight. An interval that a person set, an SLA and importance stay as they
-/// are.
-fn calm_window(subject: &Subject<'_>, interval: Duration, polled: Timestamp, load: f64) -> Option<Window> {
+/// Moves a poll of a feed that has other subscribers too into the window before the next midnight of its calm ones, if it is the
+/// last one that could be in time. Expects the interval as all rules before salt made it; floors hold, and a midnight within one
+/// is missed.
+pub(super) fn before_midnight(plan: &mut Plan, subject: &Subject<'_>, policy: &Policy<'_>) {
+    if plan.window.is_some() {
+        return;
+    }
+    let Some(window) = calm_window(subject, plan.base, policy.load) else { return };
+    let earliest = plan.unskipped(window.start.max(plan.base.after(plan.floor)));
+    if earliest >= window.end() || !is_last_chance(plan, window, policy.config) {
+        return;
+    }
+    if !(window.start..window.end()).contains(&plan.due) {
+        plan.set(Rule::Calm, earliest.since(plan.base));
+    }
+    plan.window = Some(window);
+}
+
+/// Returns true if the poll, at its largest salt and moved out of a hot minute, comes so late that our own floor leaves no time for
+/// another one before the window ends.
+fn is_last_chance(plan: &Plan, window: Window, config: &PolicyConfig) -> bool {
+    let moved = if config.hot_minutes { hot_minute::REACH } else { Duration::ZERO };
+    let latest = plan.due.after(scaled(plan.interval, config.salt)).after(moved);
+    latest.after(plan.floor.min(config.min_interval)) >= window.end()
+}
+
+/// Returns the next window before a midnight of calm subscribers. An interval that a person set, an SLA and importance stay as
+/// they are.
+fn calm_window(subject: &Subject<'_>, polled: Timestamp, load: f64) -> Option<Window> {
     let audience = &subject.audience;
     if audience.sla || audience.important || audience.interval.is_some() {
         return None;
     }
-    let window = next_window(subject.calm, polled, load)?;
-    (audience.subscribers == 0 || polled.after(interval) >= window.end()).then_some(window)
+    next_window(subject.calm, polled, load)
 }
 
 fn own_interval(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::category::{base, category};
+use super::category::{base, before_midnight, category};
 use super::penalty::FailureContext;
 use super::plan::Plan;
 use super::{Decision, Draw, Notice, Notices, Policy, Rule, Subject, Terms};
@@ -157,9 +157,9 @@ impl Open<'_> {
     }
 
     /// Returns the plan at a moment of the open minutes near its interval's end; `None` if the adaptive rule did not choose
-    /// that interval, or the response was not good.
+    /// that interval, the poll is meant for a midnight, or the response was not good.
     pub(super) fn near(&self, draw: Draw) -> Option<Plan> {
-        if !self.undisturbed || !self.plan.is_adaptive() {
+        if !self.undisturbed || !self.plan.is_adaptive() || self.plan.window.is_some() {
             return None;
         }
         let mut plan = self.plan;
@@ -198,6 +198,7 @@ pub(super) fn normal_plan(
     hints::apply(&mut plan, &subject.state.hints, fresh_for, policy.config);
     cost::apply(&mut plan, &subject.state, category, policy.config);
     pushed::apply(&mut plan, subject, category, polled, policy);
+    before_midnight(&mut plan, subject, policy);
     plan
 }
 

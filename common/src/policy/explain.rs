@@ -25,6 +25,7 @@ pub struct ExplainedTerm {
 /// Explains terms in words. `base` is the poll that they followed ([`crate::policy::PollState::last_polled`]), or the
 /// time at which the feed was added if it was never polled.
 pub fn explain(category: Category, base: Timestamp, terms: &[Term]) -> Vec<ExplainedTerm> {
+    // Leaving skipped time on the way does not change which rule a ceiling limits.
     let (mut before, mut rule_before) = (base, None);
     let explained = terms.iter().map(|term| {
         let later = term.due >= before;
@@ -33,9 +34,15 @@ pub fn explain(category: Category, base: Timestamp, terms: &[Term]) -> Vec<Expla
             (Some(Rule::RetryAfter), Rule::Ceiling) => {
                 format!("policy.retry_after_ceiling cut it back to {}", spoken(term.due.since(base)))
             }
+            (Some(_), Rule::Calm) => {
+                format!("before a midnight of its calm subscribers, after {}", spoken(term.due.since(base)))
+            }
             (_, rule) => words(rule, category, term.due.since(base), by, later, term.due),
         };
-        (before, rule_before) = (term.due, Some(term.rule));
+        before = term.due;
+        if term.rule != Rule::Skip {
+            rule_before = Some(term.rule);
+        }
         let sign = if later { 1.0 } else { -1.0 };
         ExplainedTerm { rule: term.rule, due: term.due, by: sign * by.as_secs_f64(), text }
     });

@@ -18,7 +18,7 @@ use crate::time::Timestamp;
 pub(super) const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 /// The farthest that a due time is moved.
-const REACH: Duration = Duration::from_secs(15 * 60);
+pub(super) const REACH: Duration = Duration::from_secs(15 * 60);
 /// The open minutes over which polls are spread that would otherwise all start with the first one: as many as there are
 /// between two hot minutes.
 const STRETCH: usize = 4;

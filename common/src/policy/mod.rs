@@ -63,7 +63,7 @@ pub use hot_minute::{OPEN_REACH, next_open};
 pub use minutes::Minutes;
 pub use moves::{move_is_settled, move_target};
 pub use notices::{Notice, Notices};
-pub use our_fault::{may_be_ours, spare};
+pub use our_fault::{may_be_ours, may_have_arrived, spare, spare_arrived};
 pub use pauses::Pauses;
 pub use pings::{PingWindow, rest_after_poll};
 pub use rhythm::Rhythm;

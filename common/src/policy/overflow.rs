@@ -18,6 +18,8 @@ use crate::time::Timestamp;
 
 /// How much longer the interval may be after each poll without an overflow: from 15 minutes to a day in 21 polls.
 const RELAXED: f64 = 1.25;
+/// No limit is shorter: one of zero would stay for ever.
+const SHORTEST: Duration = Duration::from_secs(60);
 /// Longer intervals are not limited.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -33,15 +35,16 @@ pub(super) fn observed(state: &mut PollState, before: &PollState, document: &Doc
     let is_dated_later =
         |entry: &Entry| entry.published.or(entry.updated).is_some_and(|date| last < date && date <= polled);
     let renames = before.overflowing && !document.entries.iter().any(is_dated_later);
-    let shorter = polled.since(last) / 2;
+    let shorter = (polled.since(last) / 2).max(SHORTEST);
     // A document with few entries, such as the picture of the day, may be all new each time.
     state.overflow_cap = (document.all_entries >= MANY && !renames).then_some(shorter);
     !before.overflowing
 }
 
-/// Records a poll that did not overflow.
+/// Records a poll that did not overflow. Earlier programs stored limits of zero.
 pub(super) fn relax(state: &mut PollState) {
-    state.overflow_cap = state.overflow_cap.map(|cap| scaled(cap, RELAXED)).filter(|cap| *cap < LONGEST);
+    let relaxed = state.overflow_cap.map(|cap| scaled(cap.max(SHORTEST), RELAXED));
+    state.overflow_cap = relaxed.filter(|cap| *cap < LONGEST);
 }
 
 /// Shortens an interval that the policy chose, down to our own floors. Intervals that a person set, and polls before a midnight,

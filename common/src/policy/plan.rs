@@ -105,6 +105,11 @@ impl Plan {
         }
     }
 
+    /// Returns `at`, or the end of the skipped time that contains it.
+    pub(super) fn unskipped(&self, at: Timestamp) -> Timestamp {
+        self.skip.end(at)
+    }
+
     /// Moves the due time out of skipped time.
     pub(super) fn leave_skipped(&mut self) {
         self.move_to(Rule::Skip, self.skip.end(self.due));

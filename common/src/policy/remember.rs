@@ -33,10 +33,12 @@ pub(super) fn answer(before: &PollState, report: &FetchReport, polled: Timestamp
 }
 
 /// Returns how long the response is fresh: as this report says, or what is left of an earlier response when this poll
-/// failed.
+/// failed. A throttled poll brought no document either; the longer of both times counts then.
 pub(super) fn freshness(state: &PollState, report: &FetchReport, polled: Timestamp) -> Option<Duration> {
+    let left = state.fresh_until.map(|until| until.since(polled));
     match report.outcome {
-        Outcome::Failed { .. } => state.fresh_until.map(|until| until.since(polled)),
+        Outcome::Failed { .. } => left,
+        Outcome::Throttled { .. } => report.fresh_for.max(left),
         _ => report.fresh_for,
     }
 }

@@ -46,7 +46,8 @@ named! {
         /// Failed for a long time: not polled, except once after a ping, or by an operator; a good answer makes it
         /// active again.
         Blacklisted = "blacklisted",
-        /// Crashed its workers: not polled until an operator or a new program version releases it.
+        /// Crashed its workers, and was quarantined by an earlier program: not polled until an operator releases it. A quarantine
+        /// is a [`Penalty`] now.
         Quarantined = "quarantined",
         /// Removed by a person.
         Removed = "removed",
@@ -56,8 +57,8 @@ named! {
 }
 
 impl Status {
-    /// Returns true if a ping causes a poll of a feed in this status. A person's pause and a quarantine are not ended by
-    /// strangers.
+    /// Returns true if a ping causes a poll of a feed in this status, unless it is quarantined:
+    /// [`Feed::hears_pings`](crate::feed::Feed::hears_pings). A person's pause is not ended by strangers.
     pub fn hears_pings(self) -> bool {
         matches!(self, Status::Active | Status::Blacklisted | Status::Gone)
     }

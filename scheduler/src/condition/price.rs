@@ -89,6 +89,13 @@ impl Price {
         Ok(())
     }
 
+    /// Takes over the price, and forgets what was seen: while the fleet is paused, or polls no more than to probe its own network, the
+    /// number of its polls says nothing of what it can make. The next correction only begins to count.
+    pub(crate) async fn rest(&self, store: &dyn Store, config: &Config) -> Result<(), StoreError> {
+        *self.seen() = PriceInputs::default();
+        self.load(store, config).await
+    }
+
     fn set(&self, price: f64) {
         self.now.store(price.to_bits(), Ordering::Relaxed);
     }
@@ -222,6 +229,21 @@ mod tests {
                 .unwrap();
         }
         assert!(price.get() > config.policy.price, "{}", price.get());
+    }
+
+    #[tokio::test]
+    async fn what_a_fleet_did_while_it_rested_does_not_count_afterwards() {
+        let (store, config) = (store().await, config(0.0));
+        let price = Price::new(&config);
+        for minute in 0..30 {
+            price.dispatched(60, 60);
+            price.rest(&store, &config).await.unwrap();
+            assert_eq!(price.get(), config.policy.price, "minute {minute}");
+        }
+        price.dispatched(60, 60);
+        // The first look after it only begins to count.
+        price.correct(&store, &MemorySchedule::default(), 90_000, at(30), &config).await.unwrap();
+        assert_eq!((price.get(), price.demand()), (config.policy.price, 0.0));
     }
 
     #[tokio::test]

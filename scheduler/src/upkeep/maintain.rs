@@ -141,13 +141,19 @@ impl Maintainer {
     }
 
     async fn correct_price(&self, clock: &dyn Clock) -> Result<(), BackendError> {
-        let now = compared(clock, || self.schedule.check(clock)).await?;
-        let depth = self.schedule.depth(now).await?;
-        let backlog = depth.due.saturating_sub(depth.parked);
-        self.condition.price.correct(&*self.store, &*self.schedule, backlog, now, &self.condition.config.get()).await?;
-        self.metrics.poll_price.set(self.condition.price.get());
-        self.metrics.demand.set(self.condition.price.demand());
-        self.metrics.polls_limit.set(self.condition.config.get().policy.polls_per_second);
+        let (config, price) = (self.condition.config.get(), &self.condition.price);
+        // Probes of our own network, and refreshes during a pause, are not all that the fleet can do.
+        if self.condition.our_fault.since().is_some() || self.store.paused().await? {
+            price.rest(&*self.store, &config).await?;
+        } else {
+            let now = compared(clock, || self.schedule.check(clock)).await?;
+            let depth = self.schedule.depth(now).await?;
+            let backlog = depth.due.saturating_sub(depth.parked);
+            price.correct(&*self.store, &*self.schedule, backlog, now, &config).await?;
+        }
+        self.metrics.poll_price.set(price.get());
+        self.metrics.demand.set(price.demand());
+        self.metrics.polls_limit.set(config.policy.polls_per_second);
         Ok(())
     }
 
@@ -226,7 +232,83 @@ fn prune_every(retention: &RetentionConfig) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use common::host::HostKey;
+    use common::policy::Audience;
+    use common::report::Outcome;
+    use common::time::ManualClock;
+    use common::url::{FeedId, Version};
+    use store::FeedRef;
+    use store::sqlite::SqliteStore;
+
     use super::*;
+    use crate::ops::{AddFeed, Ops};
+    use crate::run::{Backends, Scheduler};
+    use crate::schedule::Slot;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// Returns the maintainer of a scheduler without loops, and its operations.
+    async fn maintainer(clock: &Arc<ManualClock>) -> (Maintainer, Arc<Ops>) {
+        let backends = Backends::in_memory(Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()));
+        let config = Arc::new(common::config::defaults());
+        let clock: Arc<dyn Clock> = clock.clone();
+        let Scheduler { ops, .. } = Scheduler::new(&backends, &config, &Arc::new(Metrics::new()), &clock);
+        let Backends { store, schedule, gate, jobs, reports } = backends;
+        let (metrics, condition, secrets) = (ops.metrics.clone(), ops.condition.clone(), ops.secrets.clone());
+        (Maintainer { store, schedule, gate, jobs, reports, config, metrics, condition, secrets }, ops)
+    }
+
+    /// Has three hosts fail that were well.
+    async fn fail_three_hosts(ops: &Ops, now: Timestamp) {
+        let added = AddFeed {
+            url: "http://a.example/feed".parse().unwrap(),
+            login: None,
+            audience: Audience::default(),
+            calm: Vec::new(),
+            private: false,
+            marks: Default::default(),
+            title: None,
+        };
+        let id = ops.add(&[added], None).await.unwrap()[0].id;
+        let mut feed = ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap();
+        feed.state.last_success = Some(now);
+        let reports = ["a", "b", "c"].map(|name| {
+            let outcome = Outcome::Failed { failure: FailureKind::Connect, detail: String::new() };
+            FetchReport::of(id, Version(1), HostKey::new(&format!("{name}.example:80")), now, outcome)
+        });
+        ops.condition.our_fault.observe(reports.iter().map(|report| (&feed, report)), now);
+        assert!(ops.condition.our_fault.since().is_some());
+    }
+
+    /// Has feeds become due, 3,000 a minute, while one is polled each second; returns the price after each minute.
+    async fn prices_of_half_an_hour(maintainer: &Maintainer, clock: &ManualClock) -> Vec<f64> {
+        let mut prices = Vec::new();
+        for minute in 0..30 {
+            let now = clock.advance(MINUTE);
+            let due = (0..3000).map(|number| FeedId(1_000 + minute * 3000 + number));
+            let slots: Vec<Slot> = due.map(|feed| Slot { feed, due_at: now, band: Band::Steady }).collect();
+            maintainer.schedule.put(&slots, now).await.unwrap();
+            maintainer.condition.price.dispatched(60, 60);
+            maintainer.correct_price(clock).await.unwrap();
+            prices.push(maintainer.condition.price.get());
+        }
+        prices
+    }
+
+    #[tokio::test]
+    async fn neither_a_fault_of_our_own_network_nor_a_pause_makes_polls_dear() {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let (failing, ops) = maintainer(&clock).await;
+        fail_three_hosts(&ops, clock.now()).await;
+        let (paused, ops) = maintainer(&clock).await;
+        ops.set_paused(true).await.unwrap();
+        let (working, _) = maintainer(&clock).await;
+        let configured = working.config.policy.price;
+        assert_eq!(prices_of_half_an_hour(&failing, &clock).await, [configured; 30]);
+        assert_eq!(prices_of_half_an_hour(&paused, &clock).await, [configured; 30]);
+        let dear = prices_of_half_an_hour(&working, &clock).await;
+        assert!(dear[29] > 10.0 * configured, "the same of a fleet that can do no more is overload: {dear:?}");
+    }
 
     #[test]
     fn a_timeline_that_cannot_be_read_is_shown_until_it_can() {

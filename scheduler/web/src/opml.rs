@@ -64,7 +64,7 @@ pub fn read_at_most(document: &str, most: usize) -> Result<Vec<Subscription>, St
     let mut reader = Reader::from_str(document);
     let config = reader.config_mut();
     (config.check_end_names, config.allow_unmatched_ends) = (false, true);
-    let (mut found, mut is_opml) = (Vec::new(), false);
+    let (mut found, mut is_opml, mut is_closed) = (Vec::new(), false, false);
     let (mut line, mut counted) = (1, 0);
     let mut folders = Folders::default();
     loop {
@@ -79,7 +79,9 @@ pub fn read_at_most(document: &str, most: usize) -> Result<Vec<Subscription>, St
                 let is_open = matches!(event, Event::Start(_));
                 let (Event::Start(element) | Event::Empty(element)) = event else { continue };
                 let name = element.name();
-                is_opml |= name.as_ref().eq_ignore_ascii_case("opml");
+                if name.as_ref().eq_ignore_ascii_case("opml") {
+                    (is_opml, is_closed) = (true, !is_open);
+                }
                 if name.as_ref().eq_ignore_ascii_case("outline") {
                     let outline = Outline::of(&element);
                     let folder = outline.subscription(line, &folders).map(|feed| found.push(feed)).is_none();
@@ -89,6 +91,10 @@ pub fn read_at_most(document: &str, most: usize) -> Result<Vec<Subscription>, St
                 }
             }
             Event::End(element) if element.name().as_ref().eq_ignore_ascii_case("outline") => folders.leave(),
+            Event::End(element) if element.name().as_ref().eq_ignore_ascii_case("opml") => is_closed = true,
+            Event::Eof if is_opml && !is_closed => {
+                return Err(format!("line {line}: it ends before </opml>, so it was probably cut off"));
+            }
             Event::Eof => break,
             _ => {}
         }
@@ -234,7 +240,7 @@ mod tests {
     fn folders_in_folders_cost_a_feed_no_more_than_a_few_labels() {
         let depth = 100_000;
         let document = format!(
-            "<opml>{}{}",
+            "<opml>{}{}</opml>",
             "<outline text='x'>".repeat(depth),
             "<outline xmlUrl='http://a.example/'/>".repeat(9)
         );
@@ -259,8 +265,8 @@ mod tests {
     fn reading_stops_at_the_first_subscription_too_many() {
         let document = "<opml>".to_owned() + &"<outline xmlUrl='http://a.example/'/>".repeat(3) + "</wrong";
         assert_eq!(read_at_most(&document, 2).err().as_deref(), Some("it has more than 2 feeds"));
-        let three = document.trim_end_matches("</wrong");
-        assert_eq!(read_at_most(three, 3).map(|found| found.len()), Ok(3));
+        let three = document.replace("</wrong", "</opml>");
+        assert_eq!(read_at_most(&three, 3).map(|found| found.len()), Ok(3));
     }
 
     /// `FEEDFLEET_SEEDS` names a folder that the seeds are written to, for libFuzzer.
@@ -282,6 +288,18 @@ mod tests {
         assert!(read("plain text").is_err());
         let error = read("<opml>\n<outline").err();
         assert!(error.is_some_and(|error| error.starts_with("line 2: it is not well-formed XML")));
+    }
+
+    #[test]
+    fn a_document_that_was_cut_off_between_two_elements_is_refused() {
+        let whole = "<opml>\n<body>\n<outline xmlUrl='http://a.example/'/>\n</body></opml>\n";
+        assert_eq!(urls(whole), ["http://a.example/"]);
+        for cut_off in ["\n</body></opml>\n", "</opml>\n", "<outline xmlUrl='http://a.example/'/>\n</body></opml>\n"] {
+            let error = read(whole.trim_end_matches(cut_off)).err();
+            assert!(error.is_some_and(|error| error.ends_with("it ends before </opml>, so it was probably cut off")));
+        }
+        assert!(read("<opml/>").is_ok_and(|found| found.is_empty()));
+        assert!(read("<OPML><body></OPML>").is_ok_and(|found| found.is_empty()), "only its end is needed");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Calm delivery: feeds that are only read at midnight.
 
 use super::*;
-use crate::calm::CalmGroup;
+use crate::calm::{CalmGroup, next_window};
 
 fn group(zone: &str) -> CalmGroup {
     CalmGroup { zone: zone.parse().unwrap(), subscribers: 5 }
@@ -83,6 +83,51 @@ fn with_other_readers_it_is_polled_as_ever_and_before_each_midnight_too() {
     let early = at("2026-10-23T21:59:30Z").before(own);
     assert_eq!(at_interval(&early.to_string(), 1), at("2026-10-23T21:45:00Z"), "its own poll would miss it");
     assert_eq!(at_interval("2026-10-23T21:50:00Z", 1), at("2026-10-23T21:50:00Z").after(own), "and once is enough");
+}
+
+/// Returns when a feed is polled in the 30 days from noon on whose server always sends the same bytes in full.
+fn polls_of_a_month(subject: &Subject<'_>, config: &PolicyConfig) -> Vec<Timestamp> {
+    let policy = Policy { config, load: 0.0, price: config.price };
+    let (mut subject, mut minutes, mut started, mut polls) = (*subject, Minutes::default(), noon(), Vec::new());
+    while started < noon().after(30 * DAY) {
+        polls.push(started);
+        let place = f64::from(u32::try_from(polls.len() * 37 % 100).unwrap()) / 100.0;
+        let draws = [Draw { salt: place, minute: place }; 2];
+        let report = FetchReport { started, ..same_bytes(Validators::default()) };
+        let decision = minutes.decide(&subject, &report, started, draws, &policy);
+        subject = after(&subject, &decision);
+        started = decision.next_due.unwrap();
+    }
+    polls
+}
+
+#[test]
+fn a_feed_with_other_readers_that_is_expensive_to_poll_misses_no_midnight() {
+    let groups = [group("Europe/Paris")];
+    let modes = [PolicyMode::Classes, PolicyMode::Adaptive];
+    for (mode, hot_minutes) in modes.into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
+        let config = PolicyConfig { mode, hot_minutes, ..plain() };
+        let polls = polls_of_a_month(&Subject { calm: &groups, ..reader() }, &config);
+        let mut before = noon();
+        for _ in 0..30 {
+            let window = next_window(&groups, before, 0.0).unwrap();
+            let met = polls.iter().filter(|poll| (window.start..window.end()).contains(*poll)).count();
+            assert_eq!(met, 1, "{} {mode:?} {hot_minutes}: {polls:?}", window.midnight);
+            before = window.midnight;
+        }
+    }
+}
+
+#[test]
+fn a_publishers_floor_stays_above_a_midnight_of_a_feed_with_other_readers() {
+    let groups = [group("Europe/Paris")];
+    let mixed = Subject { calm: &groups, ..reader() };
+    let fresh = FetchReport { fresh_for: Some(11 * HOUR), ..unchanged() };
+    assert_eq!(delay(&ask(&mixed, &fresh, &plain())), 11 * HOUR, "23:07 is after midnight, and no sooner is allowed");
+    let shorter = FetchReport { fresh_for: Some(9 * HOUR), ..same_bytes(Validators::default()) };
+    let decision = ask(&mixed, &shorter, &plain());
+    assert_eq!(decision.next_due, Some(at("2026-10-07T21:45:00Z")), "doubled for its cost, it would miss midnight");
+    assert_eq!(rules(&decision).last(), Some(&Rule::Calm));
 }
 
 #[test]

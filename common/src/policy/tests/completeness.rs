@@ -85,6 +85,20 @@ fn a_publishers_floor_stays_above_a_feed_that_overflowed() {
     assert_eq!(delay(&ask(&read_at_noon(), &overflowed, &plain())), 3 * HOUR);
 }
 
+#[test]
+fn two_polls_at_the_same_moment_limit_the_interval_not_for_ever() {
+    let config = plain();
+    let overflowed = ask(&read_at_noon(), &all_new(20, noon()), &config);
+    assert_eq!(overflowed.state.overflow_cap, Some(MINUTE));
+    let stored = PollState { overflow_cap: Some(Duration::ZERO), ..overflowed.state };
+    for state in [overflowed.state, stored] {
+        let feed = Subject { state, ..read_at_noon() };
+        let decisions = live(&feed, again(&unchanged(), 40), &config);
+        assert_eq!(decisions[39].state.overflow_cap, None);
+        assert_eq!(delay(&decisions[39]), HOUR);
+    }
+}
+
 /// Returns a feed that posted every day at noon for this many days, the last time now.
 fn daily(days: u32) -> Subject<'static> {
     let dated = |number| Entry { published: Some(noon().before(DAY * number)), ..Entry::default() };

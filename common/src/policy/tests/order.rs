@@ -45,6 +45,20 @@ fn floors_count_up_to_a_day_and_the_ceiling_is_shown() {
 }
 
 #[test]
+fn a_throttled_refresh_does_not_end_the_freshness_before_it() {
+    let fresh = FetchReport { fresh_for: Some(DAY), ..news(1) };
+    let known = after(&reader(), &ask(&reader(), &fresh, &plain()));
+    let refreshed = noon().after(HOUR);
+    let busy = FetchReport { started: refreshed, ..throttled(Some(refreshed.after(MINUTE))) };
+    let decision = ask(&known, &busy, &plain());
+    assert_eq!((decision.next_due, decision.state.fresh_until), (Some(noon().after(DAY)), Some(noon().after(DAY))));
+    let longer = FetchReport { fresh_for: Some(DAY), ..busy };
+    assert_eq!(delay(&ask(&known, &longer, &plain())), DAY, "a 429 may state its own");
+    let later = FetchReport { started: noon().after(2 * DAY), ..throttled(Some(noon().after(2 * DAY + MINUTE))) };
+    assert_eq!(delay(&ask(&known, &later, &plain())), HOUR, "nothing is left of it");
+}
+
+#[test]
 fn hints_of_the_last_document_stand_while_nothing_changes() {
     let hinted_reader = after(&reader(), &ask(&reader(), &hinted(1, hours(6)), &plain()));
     for report in [unchanged(), same_bytes(validators())] {

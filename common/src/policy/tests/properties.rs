@@ -220,6 +220,27 @@ proptest! {
     }
 
     #[test]
+    fn a_retry_after_our_own_fault_is_neither_skipped_nor_held_nor_under_our_floors(life in any_life(any_answer(), 25)) {
+        judge(&life, |poll| {
+            let (subject, now) = (after(&poll.before, &poll.decision), poll.now);
+            let policy = Policy { config: poll.config(), load: poll.life.load, price: poll.config().price };
+            let own = if poll.category() == Category::A { Duration::ZERO } else { poll.config().min_interval };
+            let own = own.max(subject.host_interval.unwrap_or_default());
+            for (floor, spared) in [
+                (Duration::ZERO, spare(&subject, now, poll.draw, &policy)),
+                (own, spare_arrived(&subject, now, poll.draw, &policy)),
+            ] {
+                let due = spared.next_due.unwrap();
+                prop_assert!(!is_skipped(&subject.state.hints, due), "{due} is skipped");
+                prop_assert!(due >= now.after(floor.max(subject.state.failure_delay)), "{due} under {floor:?}");
+                prop_assert!(subject.state.hold_until.is_none_or(|hold| due >= hold));
+                prop_assert_eq!(spared.terms.last().map(|term| term.due), Some(due));
+            }
+            Ok(())
+        })?;
+    }
+
+    #[test]
     fn no_ceiling_is_passed_but_by_salt_hot_minutes_and_skipped_time(life in any_life(any_answer(), 25)) {
         judge(&life, |poll| {
             let ceiling = poll.ceiling();

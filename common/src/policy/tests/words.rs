@@ -44,6 +44,21 @@ fn trouble_reads_as_a_sentence() {
 }
 
 #[test]
+fn a_retry_after_above_its_ceiling_is_named_although_its_end_is_skipped() {
+    // Not from midnight to eight, which is when the time ends that the server asked for.
+    let hints = FeedHints { skip_hours: 0b1111_1111, ..FeedHints::default() };
+    let known = after(&reader(), &ask(&reader(), &hinted(1, hints), &plain()));
+    let asked = at("2027-01-01T00:30:00Z");
+    let busy = FetchReport { started: noon().after(HOUR), ..throttled(Some(asked)) };
+    let decision = ask(&known, &busy, &plain());
+    let around: Vec<_> = rules(&decision).into_iter().skip_while(|rule| *rule != Rule::RetryAfter).collect();
+    assert_eq!(around[..3], [Rule::RetryAfter, Rule::Skip, Rule::Ceiling]);
+    let said = sentence(Category::D, &decision);
+    assert!(said.contains("policy.retry_after_ceiling cut it back to 30 d"), "{said}");
+    assert!(!said.contains("policy.hint_ceiling"), "{said}");
+}
+
+#[test]
 fn each_term_says_by_how_much_it_moved_the_due_time() {
     let decision = ask(&reader(), &failed(FailureKind::Dns), &plain());
     let words = explain(Category::D, noon(), &decision.terms);

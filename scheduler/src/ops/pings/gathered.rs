@@ -126,7 +126,7 @@ impl GatheredPings {
 
     /// Has the feed polled for the last of its pings. Returns how long the ping waits first, if it does.
     async fn answer_last(&self, id: FeedId, ping: Ping) -> Result<Option<Duration>, BackendError> {
-        let feed = self.ops.feed(&FeedRef::Id(id)).await?.filter(|feed| feed.status.hears_pings());
+        let feed = self.ops.feed(&FeedRef::Id(id)).await?.filter(Feed::hears_pings);
         let Some(feed) = feed else { return Ok(None) };
         let (now, quits) = (self.ops.clock.now(), self.ops.quiet.is_cancelled());
         let lies_ahead = feed.wake_at.is_some_and(|wake| wake > now);

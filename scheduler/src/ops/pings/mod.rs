@@ -76,7 +76,7 @@ impl Pings {
     /// Has a feed polled soon that was announced.
     pub(crate) async fn announced(&self, feed: &Feed) -> Result<(), BackendError> {
         // A person's pause and a quarantine are not ended by strangers.
-        if !feed.status.hears_pings() {
+        if !feed.hears_pings() {
             return Ok(());
         }
         let (now, config) = (self.ops.clock.now(), self.ops.condition.config.get());

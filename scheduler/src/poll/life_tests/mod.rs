@@ -11,6 +11,7 @@ mod moves;
 mod names;
 mod pause;
 mod proofs;
+mod quarantine;
 mod redirects;
 mod refreshes;
 mod refusals;

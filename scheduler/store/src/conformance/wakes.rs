@@ -134,6 +134,14 @@ pub(crate) async fn only_live_feeds_are_woken(backend: &dyn Backend) {
     let places = store.wake(&[paused, FeedId(99), live], at(5), at(5)).await.unwrap();
     assert_eq!(places.iter().map(|place| place.id).collect::<Vec<_>>(), [live]);
     assert_eq!(feed(&*store, paused).await.wake_at, None);
+    // A quarantine is not ended by strangers, but by a person; other penalties are ended by both.
+    for (kind, pinged) in [(FailureKind::Crashed, 0), (FailureKind::Malformed, 1)] {
+        let mut boxed = verdict(&*store, live, 10, failed(kind)).await;
+        boxed.decision.state.penalty = Some(Penalty { kind, until: at(900) });
+        apply(&*store, &[boxed], 11).await;
+        assert_eq!(store.wake_pinged(&[live], at(20), at(20)).await.unwrap().len(), pinged, "{kind:?}");
+        assert_eq!(store.wake(&[live], at(20), at(20)).await.unwrap().len(), 1, "{kind:?}");
+    }
 }
 
 pub(crate) async fn a_ping_has_a_retired_feed_polled_once(backend: &dyn Backend) {

@@ -1,7 +1,10 @@
--- The feeds $1 at the time $2; it is now $3. With $4 also retired feeds, which a ping gives one try. Rows are locked in
--- the order of their numbers, as everywhere.
+-- The feeds $1 at the time $2; it is now $3. With $4, for a ping: also retired feeds, which it gives one try, and no feeds in
+-- quarantine. Rows are locked in the order of their numbers, as everywhere.
 WITH live AS MATERIALIZED (
-    SELECT id FROM feeds WHERE id = ANY ($1) AND (status = 'active' OR $4 AND status IN ('blacklisted', 'gone')) ORDER BY id FOR NO KEY UPDATE
+    SELECT id FROM feeds
+    WHERE id = ANY ($1) AND (status = 'active' OR $4 AND status IN ('blacklisted', 'gone'))
+        AND (NOT $4 OR penalty IS DISTINCT FROM 'crashed')
+    ORDER BY id FOR NO KEY UPDATE
 )
 UPDATE feeds
 SET wake_at = greatest(

@@ -69,28 +69,58 @@ impl SqliteStore {
         if !from.is_file() {
             return Err(BackupError::Missing { path: from });
         }
-        // The name is ours from here on; the copy takes it when it is whole.
-        match File::create_new(to) {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(BackupError::Exists { path: to.to_owned() });
-            }
-            Err(source) => return Err(BackupError::Unwritable { path: to.to_owned(), source }),
-        }
-        let partial = partial(to);
-        let done = copy(&from, &partial, to).await;
-        if done.is_err() {
-            // What cannot be removed either is all that is left of it.
-            let _ = (fs::remove_file(&partial), fs::remove_file(to));
-        }
-        done
+        // Before the work, which may take long. The link at its end checks again.
+        check_free(to)?;
+        let partial = Partial::beside(to)?;
+        copy(&from, &partial.0, to).await
     }
 }
 
-/// Returns where the copy is made: beside its place, so that it can be renamed.
-fn partial(to: &Path) -> PathBuf {
-    let name = to.file_name().unwrap_or_default().to_string_lossy();
-    to.with_file_name(format!(".{name}.{}.partial", std::process::id()))
+/// The unfinished copy. Removed when it is dropped, also because the backup was interrupted.
+struct Partial(PathBuf);
+
+impl Partial {
+    /// Creates it beside its place, so that it can be linked there.
+    fn beside(to: &Path) -> Result<Self, BackupError> {
+        let name = to.file_name().unwrap_or_default().to_string_lossy();
+        let path = to.with_file_name(format!(".{name}.{}.partial", std::process::id()));
+        // SQLite copies into an empty file.
+        match File::create_new(&path) {
+            Ok(_) => Ok(Partial(path)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(BackupError::Exists { path }),
+            Err(source) => Err(BackupError::Unwritable { path: to.to_owned(), source }),
+        }
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        let mut journal = self.0.clone().into_os_string();
+        journal.push("-journal");
+        // After a rename neither is there.
+        let _ = (fs::remove_file(&self.0), fs::remove_file(journal));
+    }
+}
+
+/// Refuses a name that is taken, also by a link that leads nowhere.
+fn check_free(to: &Path) -> Result<(), BackupError> {
+    match fs::symlink_metadata(to) {
+        Ok(_) => Err(BackupError::Exists { path: to.to_owned() }),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Gives the finished copy its name. Overwrites nothing.
+fn publish(partial: &Path, to: &Path) -> Result<(), BackupError> {
+    match fs::hard_link(partial, to) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(BackupError::Exists { path: to.to_owned() }),
+        // Some file systems have no hard links.
+        Err(_) => {
+            check_free(to)?;
+            fs::rename(partial, to).map_err(|source| BackupError::Unwritable { path: to.to_owned(), source })
+        }
+    }
 }
 
 async fn copy(from: &Path, partial: &Path, to: &Path) -> Result<Backup, BackupError> {
@@ -108,14 +138,21 @@ async fn copy(from: &Path, partial: &Path, to: &Path) -> Result<Backup, BackupEr
     let file = File::open(partial).map_err(unwritable)?;
     file.sync_all().map_err(unwritable)?;
     let bytes = file.metadata().map_err(unwritable)?.len();
-    fs::rename(partial, to).map_err(unwritable)?;
+    publish(partial, to)?;
     let count = |number: i64| u64::try_from(number).unwrap_or(0);
     Ok(Backup { feeds: count(feeds), entries: count(entries), bytes })
 }
 
 /// Gives the copy its epoch; returns how many feeds and entries it has.
 async fn begin_epoch(copy: &mut SqliteConnection) -> Result<(i64, i64), sqlx::Error> {
-    sqlx::query("UPDATE store SET epoch = lower(hex(randomblob(8))), epochs = epochs + 1").execute(&mut *copy).await?;
+    let column = "SELECT count(*) > 0 FROM pragma_table_info('store') WHERE name = 'epochs'";
+    // A store that has not been migrated since does not count its epochs.
+    let is_counted: bool = sqlx::query_scalar(column).fetch_one(&mut *copy).await?;
+    let sql = match is_counted {
+        true => "UPDATE store SET epoch = lower(hex(randomblob(8))), epochs = epochs + 1",
+        false => "UPDATE store SET epoch = lower(hex(randomblob(8)))",
+    };
+    sqlx::query(sql).execute(&mut *copy).await?;
     sqlx::query_as("SELECT (SELECT count(*) FROM feeds), entries FROM store").fetch_one(copy).await
 }
 
@@ -195,8 +232,61 @@ mod tests {
         fs::write(folder.path().join("other.db"), "SQLite it is not, whatever its name may say").unwrap();
         let foreign = SqliteStore::backup(&url(folder.path(), "other.db"), &folder.path().join("new.db")).await;
         assert!(matches!(foreign, Err(BackupError::Store(StoreError::Foreign { .. }))), "{foreign:?}");
-        let mut left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["copy.db", "feedfleet.db", "feedfleet.lock", "other.db"]);
+        assert_eq!(files(folder.path()), ["copy.db", "feedfleet.db", "feedfleet.lock", "other.db"]);
+    }
+
+    fn files(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[tokio::test]
+    async fn an_interrupted_backup_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = url(folder.path(), "feedfleet.db");
+        with_feeds(&from, 1).await.close().await;
+        let to = folder.path().join("copies");
+        fs::create_dir(&to).unwrap();
+        let copy = to.join("copy.db");
+        let partial = to.join(format!(".copy.db.{}.partial", std::process::id()));
+        let mut backup = Box::pin(SqliteStore::backup(&from, &copy));
+        let first_poll = std::future::poll_fn(|context| std::task::Poll::Ready(backup.as_mut().poll(context)));
+        assert!(first_poll.await.is_pending(), "it has begun");
+        assert!(partial.exists() && !copy.exists(), "{:?}", files(&to));
+        drop(backup);
+        assert!(files(&to).is_empty(), "{:?}", files(&to));
+    }
+
+    #[test]
+    fn a_copy_that_is_finished_gets_its_name_only_if_that_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let (partial, to) = (folder.path().join("partial"), folder.path().join("copy.db"));
+        fs::write(&partial, "whole").unwrap();
+        publish(&partial, &to).unwrap();
+        assert_eq!(fs::read(&to).unwrap(), b"whole");
+        assert!(matches!(publish(&partial, &to), Err(BackupError::Exists { .. })));
+        std::os::unix::fs::symlink("nowhere", folder.path().join("link.db")).unwrap();
+        assert!(matches!(check_free(&folder.path().join("link.db")), Err(BackupError::Exists { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_store_that_has_not_been_migrated_is_copied_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = url(folder.path(), "feedfleet.db");
+        with_feeds(&from, 2).await.close().await;
+        let file = folder.path().join("feedfleet.db");
+        let mut old = SqliteConnectOptions::new().filename(&file).connect().await.unwrap();
+        sqlx::query("ALTER TABLE store DROP COLUMN epochs").execute(&mut old).await.unwrap();
+        let epoch = "SELECT epoch FROM store";
+        let before: String = sqlx::query_scalar(epoch).fetch_one(&mut old).await.unwrap();
+        old.close().await.unwrap();
+        let to = folder.path().join("copy.db");
+        let backup = SqliteStore::backup(&from, &to).await.unwrap();
+        assert_eq!(backup.feeds, 2);
+        let mut copy = SqliteConnectOptions::new().filename(&to).connect().await.unwrap();
+        let after: String = sqlx::query_scalar(epoch).fetch_one(&mut copy).await.unwrap();
+        assert_ne!(after, before, "the copy has its own epoch");
     }
 }

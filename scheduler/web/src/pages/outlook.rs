@@ -30,6 +30,9 @@ pub(super) struct Line {
     pub(super) after: String,
 }
 
+/// Of a feed in quarantine.
+const QUARANTINED: &str = "Our own program crashed on it, which is ours to fix. A ping does not change that.";
+
 /// Returns what happens to the feed next.
 pub(super) fn of(feed: &Feed, waits: Waits, policy: &PolicyConfig, now: Timestamp) -> Outlook {
     let (class, verdict) = verdict(feed);
@@ -38,18 +41,14 @@ pub(super) fn of(feed: &Feed, waits: Waits, policy: &PolicyConfig, now: Timestam
         Status::Active => active(feed, waits, policy, now, &mut lines),
         Status::Blacklisted | Status::Gone => retired(feed, waits, policy, now, &mut lines),
         Status::Paused => lines.push(text("warn", "An operator of this fleet paused it. A ping does not change that.")),
-        Status::Quarantined => {
-            lines.push(text(
-                "warn",
-                "Our own program crashed on it, which is ours to fix. A ping does not change that.",
-            ));
-        }
+        Status::Quarantined => lines.push(text("warn", QUARANTINED)),
         Status::Removed => {
             lines.push(text("warn", "Nobody subscribes to it here any more. A ping does not change that."));
         }
         Status::Merged => {}
     }
-    let may_be_pinged = matches!(feed.status, Status::Blacklisted | Status::Gone) && !feed.is_private();
+    let is_retired = matches!(feed.status, Status::Blacklisted | Status::Gone);
+    let may_be_pinged = is_retired && feed.hears_pings() && !feed.is_private();
     if feed.due().is_some() || may_be_pinged {
         stops(waits, now, &mut lines);
     }
@@ -110,7 +109,9 @@ fn active(feed: &Feed, waits: Waits, policy: &PolicyConfig, now: Timestamp, line
         let after = ", and leaves the box with the first good answer.";
         lines.push(polled("bad", &before, waits.next(feed, now), after));
         // A stored wake is the answer to a ping already.
-        if held.is_none() && feed.wake_at.is_none() && !feed.is_private() {
+        if !feed.hears_pings() {
+            lines.push(text("", QUARANTINED));
+        } else if held.is_none() && feed.wake_at.is_none() && !feed.is_private() {
             let when = within(feed, waits, policy, now);
             lines.push(text("", &format!("When it is fixed, send a ping with its address: it is polled {when}.")));
         }
@@ -137,6 +138,8 @@ fn retired(feed: &Feed, waits: Waits, policy: &PolicyConfig, now: Timestamp, lin
     if feed.wake_at.is_some() {
         let after = format!(". {OUTCOME}");
         lines.push(polled("", "A ping came: it is polled once, ", waits.next(feed, now), &after));
+    } else if !feed.hears_pings() {
+        lines.push(text("", QUARANTINED));
     } else if !feed.is_private() {
         let when = within(feed, waits, policy, now);
         let what = if feed.status == Status::Gone { "If that was a mistake" } else { "When it is fixed" };

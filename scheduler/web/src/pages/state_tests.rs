@@ -63,7 +63,7 @@ fn fails(state: &mut PollState, now: Timestamp, times: u32) {
     state.failing_since = Some(now.before(Duration::from_secs(7200)));
 }
 
-const STATES: [State; 9] = [
+const STATES: [State; 10] = [
     State {
         name: "active",
         bring: |_, _| Status::Active,
@@ -175,6 +175,20 @@ const STATES: [State; 9] = [
         future: Future::None,
         said: &["Our own program crashed on it, which is ours to fix. A ping does not change that."],
         unsaid: &["Nothing needs fixing", "in the penalty box"],
+    },
+    State {
+        name: "quarantined for an hour",
+        bring: |state, now| {
+            fails(state, now, 3);
+            state.last_status = None;
+            state.penalty = Some(Penalty { kind: FailureKind::Crashed, until: now.after(DUE) });
+            Status::Active
+        },
+        ended: || failed(FailureKind::Crashed, None),
+        verdict: "Yes, but it fails.",
+        future: Future::Polled,
+        said: &["Our own program crashed on it, which is ours to fix. A ping does not change that."],
+        unsaid: &["send a ping"],
     },
     State {
         name: "removed",
