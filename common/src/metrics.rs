@@ -210,10 +210,13 @@ impl Metrics {
             repaired: factory.counter("parse_repaired_total", "Feeds that were broken and read after a repair."),
             slow_parses: factory.counter("slow_parses_total", "Bodies whose parsing took longer than 2 s."),
             bytes: factory.counters("bytes_total", "Body bytes, as received (wire) and decoded (body).", &["kind"]),
-            deferred: factory.counter("deferred_total", "Jobs postponed without a request because of the host's limits."),
+            deferred: factory.counter(
+                "deferred_total",
+                "Jobs postponed for any reason, such as the host's limits, a closed gate or a missing key.",
+            ),
             unreadable_credentials: factory.counter(
                 "unreadable_credentials_total",
-                "Jobs returned unasked because this worker has not the key of the feed's credentials.",
+                "Jobs returned without a request because this worker lacks the key to the feed's login.",
             ),
             in_flight: factory.gauge("in_flight", "Requests in flight in this process."),
             lag: factory.lag(),
@@ -223,7 +226,7 @@ impl Metrics {
             parked_feeds: factory.gauge("parked_feeds", "Feeds that wait for a busy host."),
             parks: factory.counters(
                 "parks_total",
-                "Due feeds that had to wait for a busy host: for the first time, or again when their turn had come.",
+                "Feeds that had to wait for a busy host: when due (first), when their turn had come (again), or after a redirect to it (redirect).",
                 &["kind"],
             ),
             unparks: factory.counter("unparks_total", "Feeds that waited for a busy host and whose turn came."),
@@ -253,7 +256,7 @@ impl Metrics {
             ),
             redirected_holds: factory.counter(
                 "redirected_holds_total",
-                "Holds of a host to which a feed of another host redirected, by the worker's word.",
+                "Holds that workers reported for a host after another host's feed redirected there.",
             ),
             unreadable_feeds: factory.counter(
                 "unreadable_feeds_total",
@@ -272,7 +275,7 @@ impl Metrics {
             hosts_held: factory.gauge("hosts_held", "Hosts on hold because their servers asked for it."),
             relay_lag: factory.level(
                 "relay_lag_seconds",
-                "Seconds since the oldest event was stored that the exchange does not have; 0 in who passes none on.",
+                "Age of the oldest event that is not yet published to the exchange, in seconds. 0 in schedulers that do not publish.",
             ),
             deliveries: factory.counters(
                 "deliveries_total",
