@@ -66,6 +66,25 @@ impl Gate {
         self.line.call(name, lost, move || server.call(term, call).ok_or_else(lost)).await
     }
 
+    /// Makes a call that writes something that a server that was the gate before would lack.
+    async fn write(
+        &self,
+        name: &'static str,
+        run: impl FnOnce(&mut Memory, Timestamp) + Send + 'static,
+    ) -> Result<(), GateError> {
+        let without = [Sabotage::ForgetsWrites, Sabotage::ForgetsLoadings, Sabotage::KeepsOldMark];
+        if without.iter().any(|by| self.line.world.is_sabotaged(*by)) {
+            return self.call(name, run).await;
+        }
+        let write = |memory: &mut Memory, seen, now| {
+            run(memory, now);
+            memory.written(seen, now)
+        };
+        let generation = self.call_seeing(name, write).await?;
+        self.note_generation(generation);
+        Ok(())
+    }
+
     fn seen(&self) -> i64 {
         self.seen.load(Ordering::Relaxed)
     }
@@ -154,7 +173,7 @@ impl HostGate for Gate {
             memory.state.release(&permit, release, now);
             permit.feed.into_iter().for_each(|feed| world.judge().released(&life, feed));
         };
-        self.call("release", release).await
+        self.write("release", release).await
     }
 
     async fn cancel(&self, host: &HostKey, ticket: Ticket, _: Timestamp) -> Result<(), GateError> {
@@ -178,7 +197,7 @@ impl HostGate for Gate {
                 memory.state.hold(host, now.after(until.since(asked)), now);
             }
         };
-        let held = self.call("hold", hold).await;
+        let held = self.write("hold", hold).await;
         if drops && held.is_err() {
             self.line.world.undone().holds.extend(asked_for);
         }
@@ -187,7 +206,7 @@ impl HostGate for Gate {
 
     async fn block(&self, host: &HostKey, until: Option<Timestamp>, _: Timestamp) -> Result<(), GateError> {
         let host = host.clone();
-        self.call("block", move |memory, now| memory.state.block(&host, until, now)).await
+        self.write("block", move |memory, now| memory.state.block(&host, until, now)).await
     }
 }
 

@@ -151,7 +151,7 @@ fn fails_back_to_a_new_scheduler(sabotage: Option<Sabotage>) -> Verdict {
 }
 
 /// The gate fails over while a host throttles, and back before the other server was open.
-fn fails_back_soon(sabotage: Option<Sabotage>) -> Verdict {
+fn fails_back_after(meanwhile: Duration, sabotage: Option<Sabotage>) -> Verdict {
     simulated(async move {
         let mut fleet = fleet(Box::new(Calm), sabotage);
         let (world, begun) = (fleet.world.clone(), fleet.world.begun());
@@ -163,13 +163,22 @@ fn fails_back_soon(sabotage: Option<Sabotage>) -> Verdict {
             fleet.live(Duration::from_millis(20)).await;
         }
         switch_gate(&world, false, false);
-        // While no scheduler is loading it.
-        fleet.live(Duration::from_millis(3_500)).await;
+        fleet.live(meanwhile).await;
         switch_gate(&world, true, false);
         want_all(&fleet);
         fleet.live(seconds(25)).await;
         heal_and_judge(&mut fleet).await
     })
+}
+
+/// The same, while no scheduler is loading it.
+fn fails_back_soon(sabotage: Option<Sabotage>) -> Verdict {
+    fails_back_after(Duration::from_millis(3_500), sabotage)
+}
+
+/// The same, before a scheduler has looked at it.
+fn fails_back_at_once(sabotage: Option<Sabotage>) -> Verdict {
+    fails_back_after(Duration::from_millis(400), sabotage)
 }
 
 /// The gate fails over, back before the other server was open, and over again. The only scheduler that saw the other server the first
@@ -349,6 +358,11 @@ fn a_gate_that_stays_closed_to_a_worker_that_saw_a_newer_one_is_found() {
 #[test]
 fn a_gate_that_fails_back_before_the_other_was_open_is_found() {
     is_found("a loading that nobody remembers", fails_back_soon, Sabotage::ForgetsLoadings, Rule::Hold);
+}
+
+#[test]
+fn a_gate_that_fails_back_before_anybody_looked_at_the_other_is_found() {
+    is_found("a hold that nobody remembers", fails_back_at_once, Sabotage::ForgetsWrites, Rule::Hold);
 }
 
 #[test]

@@ -77,12 +77,14 @@ pub(crate) enum Sabotage {
     LoadsNoHolds,
     /// (B3) Nobody remembers the gate's generation.
     NoGenerations,
-    /// A process that saw a newer generation leaves the mark of the older one: only others that saw it load the gate.
+    /// A process that saw a newer generation leaves the mark of the older one, also when it writes: only others that saw it load the gate.
     KeepsOldMark,
     /// Only those that load a gate learn its generation before it is open.
     HidesLoadings,
-    /// A process that loads a gate does not remember its generation before the gate is open.
+    /// A process that loads a gate does not remember its generation before the gate is open, nor does one that writes to it.
     ForgetsLoadings,
+    /// A process that writes to a gate that is not open does not remember its generation.
+    ForgetsWrites,
     /// (B6) The store keeps its epoch when it fails over to a copy that lags.
     KeepsEpoch,
     /// Comparing a clock with a server finds that they agree, whatever they show.

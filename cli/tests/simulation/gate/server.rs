@@ -201,6 +201,21 @@ impl Memory {
         (Some(mark), generation)
     }
 
+    /// As `written_generation` in host.lua: what was written here is in this generation.
+    pub(super) fn written(&mut self, seen: i64, now: Timestamp) -> i64 {
+        if self.state.open {
+            return self.last_generation();
+        }
+        let seen = seen.max(self.last_generation());
+        if let Some(loading) = self.own(self.loading.as_ref()).filter(|loading| loading.generation >= seen) {
+            return loading.generation;
+        }
+        let generation = self.next_generation(seen, now);
+        let closed = Mark { run: NO_RUN, nonce: 0, lost: now, generation, opens: now };
+        self.open = Some(closed);
+        generation
+    }
+
     /// As open.lua. Returns the generation that it opened.
     pub(super) fn open(&mut self, mark: &LoadMark) -> Option<i64> {
         let mut words = mark.0.split(' ').map(|word| word.parse::<i64>().expect("a mark of begin_loading"));

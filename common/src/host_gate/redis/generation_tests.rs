@@ -4,6 +4,7 @@ use super::tests::{FETCH, LIMITS, PATIENCE, acquire, ends, host, now, opened, re
 use super::*;
 use crate::redis::testing::{CuttingProxy, PrivateServer};
 use crate::time::SystemClock;
+use crate::url::FeedId;
 
 #[tokio::test]
 async fn a_server_that_was_the_gate_before_another_one_is_not_open_when_it_comes_back() {
@@ -68,6 +69,32 @@ async fn a_server_that_was_the_gate_before_one_that_was_not_open_yet_is_not_open
     proxy.lead_to(first.port);
     assert!(reserve(&scheduler, LIMITS).await.is_err());
     assert!(scheduler.begin_loading(now()).await.unwrap().is_some(), "it lacks the hold");
+}
+
+/// No scheduler looked at the server while it was the gate.
+#[tokio::test]
+async fn what_was_written_to_a_gate_that_nobody_began_to_load_closes_the_one_before_it() {
+    let permit = Permit { host: host(), nonce: 1, feed: Some(FeedId(1)), version: Version(1) };
+    let until = now().after(FETCH);
+    for write in ["hold", "block", "release"] {
+        let (first, second) = (PrivateServer::started(&[]), PrivateServer::started(&[]));
+        let proxy = CuttingProxy::before(first.port).await;
+        let scheduler = RedisGate::new(proxy.client("unseen"), Duration::ZERO);
+        opened(&scheduler).await;
+        let worker = RedisGate::new(proxy.client("unseen"), Duration::ZERO);
+        worker.check(&SystemClock).await.unwrap();
+        proxy.lead_to(second.port);
+        let written = match write {
+            "hold" => worker.hold(&[(host(), until)], now()).await,
+            "block" => worker.block(&host(), Some(until), now()).await,
+            _ => worker.release(&permit, Release::default(), now()).await,
+        };
+        written.unwrap();
+
+        proxy.lead_to(first.port);
+        assert!(matches!(acquire(&worker, Ticket(1), 1, now(), FETCH).await, Acquired::NotNow { .. }), "{write}");
+        assert!(scheduler.begin_loading(now()).await.unwrap().is_some(), "the worker knew: {write}");
+    }
 }
 
 /// The gate goes to another server and back, and to the other one once more. The schedulers that saw it there first are gone.

@@ -48,7 +48,7 @@ local function close(generation)
   redis.call('SET', KEYS[1], string.format('- - 0 %.0f 0', generation))
 end
 
--- When the gate last lost its memory, or nil while it is closed. A mark older than one that the caller has seen belongs to a
+-- When the gate last lost its memory and its generation, or nil while it is closed. A mark older than one that the caller has seen belongs to a
 -- server that was unavailable while another one was the gate: it lacks that server's writes. Then the gate is closed in that newer
 -- generation. Otherwise a process that has just started, or that did not see the other server, would use the gate, and no scheduler
 -- would load it.
@@ -59,14 +59,31 @@ local function look_whether_open()
     close(seen)
     return nil
   end
-  return open.lost
+  return open.lost, open.fourth
 end
 
--- The same for all steps of one call: no step opens or closes the gate.
-local has_looked, lost_at
+-- The same for all steps of one call: no step opens the gate.
+local has_looked, lost_at, generation
 local function opened()
-  if not has_looked then has_looked, lost_at = true, look_whether_open() end
+  if not has_looked then
+    has_looked = true
+    lost_at, generation = look_whether_open()
+  end
   return lost_at
+end
+
+-- The generation that a caller must have seen that has written something here. A gate that is closed, and that nobody has begun to load,
+-- gets a new one: if it fails back to a server that was the gate before, that server lacks what was written.
+local function written_generation()
+  if opened() or generation then return generation end
+  local loading = mark(KEYS[2])
+  if loading and loading.fifth >= math.max(seen, last_generation()) then
+    generation = loading.fifth
+  else
+    generation = next_generation()
+    close(generation)
+  end
+  return generation
 end
 
 local function write_open_mark(nonce, lost, generation)

@@ -214,7 +214,7 @@ impl RedisGate {
         now: Timestamp,
     ) -> Result<(), ServerError> {
         for some in holds.chunks(HOLDS_AT_ONCE) {
-            let () = self
+            let generation = self
                 .eval_in(group, &self.scripts.hold, now, |call| {
                     call.key(&group.holds).arg(now.millis());
                     for (_, (host, until)) in some {
@@ -222,6 +222,7 @@ impl RedisGate {
                     }
                 })
                 .await?;
+            group.note_generation(generation);
         }
         Ok(())
     }
@@ -333,7 +334,10 @@ impl HostGate for RedisGate {
             let Some(feed) = permit.feed else { return item };
             item.key(group.feed(feed)).arg(permit.version.0).arg(in_millis(release.remembered))
         };
-        self.run("release a permit", &permit.host, now, item).await?;
+        let answer = self.run("release a permit", &permit.host, now, item).await?;
+        if let Value::Int(generation) = answer {
+            self.groups[self.group_of(&permit.host)].note_generation(generation);
+        }
         Ok(())
     }
 
@@ -351,10 +355,11 @@ impl HostGate for RedisGate {
     }
 
     async fn block(&self, host: &HostKey, until: Option<Timestamp>, now: Timestamp) -> Result<(), GateError> {
-        self.eval("block a host", host, &self.scripts.block, now, |call, group| {
+        let blocked = self.eval("block a host", host, &self.scripts.block, now, |call, group| {
             call.key(group.host(host)).key(&group.holds).arg(until.unwrap_or_default().millis()).arg(host.as_str());
-        })
-        .await
+        });
+        self.groups[self.group_of(host)].note_generation(blocked.await?);
+        Ok(())
     }
 }
 

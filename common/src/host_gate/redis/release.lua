@@ -1,7 +1,7 @@
 -- Releases what an acquire took at the host KEYS[key] and, if `has_feed`, for the feed KEYS[key + 1]. ARGV[arg..]: nonce, in how many
 -- milliseconds the host's next start may be, or 0, and the caller's time; for a feed also its version, and for how many milliseconds it
 -- counts as reported, or 0. The clocks may differ; if they differ by more than they may, because this server's was set ahead a moment
--- ago, the next start counts from the caller's time.
+-- ago, the next start counts from the caller's time. Returns the gate's generation.
 local nonce, next_start_in, callers_time = ARGV[arg], tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])
 local OFFSET = 1000
 
@@ -30,4 +30,4 @@ if has_feed then
   end
   write_feed(KEYS[key + 1], feed)
 end
-return 0
+return written_generation()
