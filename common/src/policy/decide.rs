@@ -164,7 +164,9 @@ impl Open<'_> {
         }
         let mut plan = self.plan;
         not_too_soon(&mut plan, &self.state, self.now);
-        near::apply(&mut plan, self.now, draw, self.config);
+        // A hold that ends before the interval does.
+        let earliest = self.state.hold_until.max(Some(self.now)).unwrap_or(self.now);
+        near::apply(&mut plan, earliest, draw, self.config);
         Some(plan)
     }
 

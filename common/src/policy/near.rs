@@ -22,13 +22,13 @@ const MARK: i64 = 5 * MINUTE;
 /// The open time after a hot minute over which a poll is placed for which salt reaches no open minute.
 const STRETCH: i64 = 4 * MINUTE;
 
-/// Moves the plan to a moment of the open minutes near its due time.
-pub(super) fn apply(plan: &mut Plan, now: Timestamp, draw: Draw, config: &PolicyConfig) {
+/// Moves the plan to a moment of the open minutes near its due time, and not before `earliest`.
+pub(super) fn apply(plan: &mut Plan, earliest: Timestamp, draw: Draw, config: &PolicyConfig) {
     let half = scaled(plan.interval, config.salt / 2.0);
     let due = plan.due;
     // What moved the due time away from the interval's end (skipped time, a hold, a late report) is a floor.
     let first = match due == plan.base.after(plan.interval) {
-        true => due.before(half).max(plan.base.after(plan.floor.max(plan.least))).max(now).min(due),
+        true => due.before(half).max(plan.base.after(plan.floor.max(plan.least))).max(earliest).min(due),
         false => due,
     };
     let last = due.after(half);

@@ -62,6 +62,13 @@ fn salt_never_leads_below_a_floor() {
     assert!(shortest_and_longest(&placed(&busy, &fresh, &config)).0 >= 100 * MINUTE, "max-age");
     let wait = FetchReport { retry_after: Some(noon().after(5 * HOUR)), ..unchanged() };
     assert!(shortest_and_longest(&placed(&busy, &wait, &config)).0 >= 5 * HOUR, "Retry-After");
+    // One that a person's refresh did not wait for: it ends shortly before the interval does.
+    let rare = posting(1, 1.0);
+    let interval = placed(&rare, &unchanged(), &config)[0].terms[0].due.since(noon());
+    let hold = Duration::from_secs(interval.mul_f64(0.99).as_secs());
+    let held = Subject { state: PollState { hold_until: Some(noon().after(hold)), ..rare.state }, ..rare };
+    let (shortest, longest) = shortest_and_longest(&placed(&held, &unchanged(), &config));
+    assert!(shortest >= hold && longest > interval, "{shortest:?} to {longest:?}, held for {hold:?}");
 }
 
 #[test]
