@@ -13,10 +13,14 @@ use crate::time::Timestamp;
 /// Items and watched time decay with this time constant, in days: long enough for a monthly feed, short enough to
 /// notice that a feed has gone quiet.
 const MEMORY_DAYS: f64 = 30.0;
-/// The prior: four tenths of an item in four days, an item in ten days. A longer one keeps busy feeds below their rate for
-/// weeks.
-const PRIOR_ITEMS: f64 = 0.4;
+/// The prior: four tenths of a group of items in four days, a group in ten days. A longer one keeps busy feeds below their rate
+/// for weeks. Of a feed that posts many items at once, a group is as large as its groups were.
+const PRIOR_GROUPS: f64 = 0.4;
 const PRIOR_DAYS: f64 = 4.0;
+/// The prior of the size of a group: this many groups of one item.
+const SINGLE_GROUPS: f64 = 4.0;
+/// Items that are closer in time are a group.
+const TOGETHER: i64 = HOUR;
 /// The prior of the profiles: items that are assumed to be spread evenly over the day, and over the week, whose days differ
 /// less than hours do.
 const EVEN_ITEMS: f32 = 8.0;
@@ -56,6 +60,8 @@ pub struct Rhythm {
     hours: [u8; HOURS],
     /// Items by day of the week, Monday first; scaled down together when one is full.
     weekdays: [u8; DAYS],
+    /// Items, and the groups that they came in; scaled down together when one is full.
+    grouped: [u8; 2],
 }
 
 impl Rhythm {
@@ -75,7 +81,13 @@ impl Rhythm {
     /// Returns the expected number of items a day, over all hours and days. Never zero.
     pub fn per_day(&self) -> f64 {
         let (items, days) = (f64::from(self.items), f64::from(self.days));
-        (items.max(0.0) + PRIOR_ITEMS) / (days.max(0.0) + PRIOR_DAYS)
+        (items.max(0.0) + PRIOR_GROUPS * self.per_group()) / (days.max(0.0) + PRIOR_DAYS)
+    }
+
+    /// Returns how many items come together, at least one.
+    fn per_group(&self) -> f64 {
+        let [items, groups] = self.grouped.map(f64::from);
+        ((items + SINGLE_GROUPS) / (groups + SINGLE_GROUPS)).max(1.0)
     }
 
     /// Returns the hours since the newest item was posted; `None` if that is unknown.
@@ -117,11 +129,17 @@ impl Rhythm {
         let dates = document.entries.iter().rev().filter_map(date).filter(|date| (before..=at).contains(date));
         let new_entries = usize::try_from(document.new_entries).unwrap_or(usize::MAX);
         let mut dated = 0;
-        let mut newest = None;
+        let (mut newest, mut later) = (None, None);
         for date in dates.take(new_entries) {
             after.count(date);
-            newest = newest.max(Some(date));
+            if let Some(later) = later {
+                after.group(is_apart(later, date));
+            }
+            (newest, later) = (newest.max(Some(date)), Some(date));
             dated += 1;
+        }
+        if let Some(oldest) = later {
+            after.group(self.quiet_for(oldest).is_none_or(|hours| hours >= TOGETHER as f64 / HOUR as f64));
         }
         let gap = at.millis() - before.millis();
         if (0..=KNOWN_HOUR).contains(&gap) {
@@ -129,6 +147,8 @@ impl Rhythm {
             (dated..new_entries.min(document.entries.len())).for_each(|_| after.count(between));
             newest = newest.or((new_entries > 0).then_some(between));
         }
+        // Those without a usable date came together, as far as anybody knows.
+        (dated..new_entries.min(document.entries.len())).for_each(|undated| after.group(undated == 0));
         if let Some(newest) = newest {
             after.newest = quarter(newest, at);
         }
@@ -154,13 +174,15 @@ impl Rhythm {
     /// is known.
     fn from_history(entries: &[Entry], at: Timestamp) -> Self {
         let mut rhythm = Rhythm { at: Some(at), ..Rhythm::default() };
-        let (mut items, mut oldest, mut newest) = (0.0, 0.0_f64, None);
+        let (mut items, mut oldest, mut newest, mut before) = (0.0, 0.0_f64, None, None);
         for date in entries.iter().filter_map(date).filter(|date| *date <= at) {
             let age = days_between(date, at);
             items += (-age / MEMORY_DAYS).exp();
             oldest = oldest.max(age);
             newest = newest.max(Some(date));
             rhythm.count(date);
+            rhythm.group(before.is_none_or(|before| is_apart(before, date)));
+            before = Some(date);
         }
         rhythm.newest = newest.map_or(0, |newest| quarter(newest, at));
         rhythm.items = narrow(items);
@@ -178,15 +200,23 @@ impl Rhythm {
         self.weekdays[weekday] += 1;
     }
 
+    /// Notes an item that begins a group, or belongs to the last one.
+    fn group(&mut self, is_first: bool) {
+        make_room(&mut self.grouped, 1);
+        self.grouped[0] += 1;
+        self.grouped[1] += u8::from(is_first);
+    }
+
     /// Packs the rhythm into bytes for the store, which treats them as opaque.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
-        let parts: [&[u8]; 5] = [
+        let parts: [&[u8]; 6] = [
             &self.items.to_le_bytes(),
             &self.days.to_le_bytes(),
             &packed(self.at, self.newest).to_le_bytes(),
             &self.hours,
             &self.weekdays,
+            &self.grouped,
         ];
         let mut rest = &mut bytes[..];
         for part in parts {
@@ -209,6 +239,8 @@ impl Rhythm {
             newest,
             hours: std::array::from_fn(|hour| bytes[16 + hour]),
             weekdays: std::array::from_fn(|day| bytes[16 + HOURS + day]),
+            // Older versions wrote zeros.
+            grouped: std::array::from_fn(|place| bytes[16 + HOURS + DAYS + place]),
         }
     }
 }
@@ -234,6 +266,11 @@ fn weekday(at: Timestamp) -> usize {
 
 fn date(entry: &Entry) -> Option<Timestamp> {
     entry.published.or(entry.updated)
+}
+
+/// Returns whether two items, one after the other in a document, are no group.
+fn is_apart(one: Timestamp, other: Timestamp) -> bool {
+    (one.millis() - other.millis()).abs() >= TOGETHER
 }
 
 /// Takes a quarter off all counts if one of them has no room for `more`.

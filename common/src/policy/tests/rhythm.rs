@@ -132,6 +132,45 @@ fn a_feed_that_just_posted_is_polled_sooner_for_some_hours() {
     assert_eq!(Rhythm::from_bytes(&old).quiet_for(noon()), None, "stored by an older version");
 }
 
+/// Two feeds had as many items, and are quiet since. One of them posts many at once.
+#[test]
+fn a_feed_whose_items_come_in_groups_is_expected_to_post_a_group() {
+    let minute = HOUR / 60;
+    let quiet = |ages: Vec<Duration>| first(&aged(ages)).watched(noon().after(120 * DAY)).per_day();
+    let alone = quiet((0..16).map(|item| item * DAY).collect());
+    let together = quiet((0..16).map(|item| 15 * DAY * (item / 8) + item * minute).collect());
+    assert!(together > 2.0 * alone && together < 5.0 * alone, "{together} {alone}");
+}
+
+#[test]
+fn items_within_an_hour_are_one_group_also_with_the_last_one_of_the_document_before() {
+    let (start, minute) = (noon(), HOUR / 60);
+    let before = first(&aged([30 * minute]));
+    let grouped = |dates: [Option<Timestamp>; 8]| {
+        let entries = dates.map(|date| Entry { published: date, ..Entry::default() }).to_vec();
+        let document = Document { entries, new_entries: 8, ..Document::default() };
+        let bytes = before.observed(&document, start.after(DAY)).to_bytes();
+        [bytes[47], bytes[48]]
+    };
+    let after = |waits: fn(u32) -> Duration| {
+        grouped(std::array::from_fn(|item| Some(noon().after(waits(u32::try_from(item).unwrap())))))
+    };
+    assert_eq!(after(|item| item * HOUR / 60), [9, 1], "half an hour after the last one");
+    assert_eq!(after(|item| HOUR + item * HOUR / 60), [9, 2], "later");
+    assert_eq!(after(|item| item * DAY / 9), [9, 8], "the first of them belongs to the last one");
+    assert_eq!(after(|item| DAY - item * DAY / 9), [9, 9], "the other order");
+    assert_eq!(grouped([None; 8]), [9, 2], "without dates they are one");
+}
+
+#[test]
+fn groups_that_an_older_version_did_not_count_are_single_items() {
+    let mut bytes = Rhythm::steady(3.0, 30.0, noon()).to_bytes();
+    let single = Rhythm::from_bytes(&bytes).per_day();
+    assert!((single - 0.1).abs() < 1e-6, "{single}");
+    bytes[47..49].copy_from_slice(&[200, 20]);
+    assert!(Rhythm::from_bytes(&bytes).per_day() > single);
+}
+
 #[test]
 fn a_rhythm_comes_back_from_its_bytes_and_foreign_bytes_are_none() {
     for rhythm in [Rhythm::default(), daily(3), Rhythm::steady(3.0, 30.0, Timestamp::MAX)] {
