@@ -16,7 +16,8 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
 use common::policy::{
-    Draw, Minutes, Notice, Policy, Status, category, first_hold, host_refused, is_refusal, may_be_ours, rank, spare,
+    Draw, Minutes, Notice, Policy, Status, category, first_hold, host_refused, is_refusal, may_be_ours, may_have_arrived,
+    rank, spare, spare_arrived,
 };
 use common::push::FeedPush;
 use common::queue::Queue;
@@ -31,7 +32,7 @@ use crate::poll::batch::{hosts_asked, is_document, tell_of_a_new_feed_that_fails
 use crate::poll::moves::{Moves, announced_instead, may_move};
 use crate::poll::retire::retire;
 use crate::poll::settling::Settling;
-use crate::poll::subject::{planned_subject, subject};
+use crate::poll::subject::{planned_subject, ranked, subject};
 use crate::poll::{archive_pages, late, log, pushed, refusals};
 use crate::push::claim::claim_of_poll;
 use crate::push::pace::OwnPace;
@@ -205,13 +206,13 @@ impl Results {
         }
         let rules = self.rules.get();
         let parking = |(feed, detour, until): &(&Feed, Detour, Timestamp)| {
-            let due = feed.due().unwrap_or(*until);
+            let (due, band) = (feed.due().unwrap_or(*until), self.band(feed));
             Parking {
                 feed: feed.id,
                 host: rules.for_url(detour.next.as_url()).key,
                 until: *until,
-                band: self.band(feed),
-                rank: rank(due, f64::from(feed.all_subscribers())),
+                band,
+                rank: ranked(rank(due, f64::from(feed.all_subscribers())), band),
             }
         };
         let parkings: Vec<Parking> = interrupted.iter().map(parking).collect();
@@ -258,7 +259,9 @@ impl Results {
             }
         };
         if self.is_spared(&report) {
-            let decision = spare(&subject, now, (self.draw)(), &policy);
+            let arrived = report.outcome.failure().is_some_and(may_have_arrived);
+            let decide = if arrived { spare_arrived } else { spare };
+            let decision = decide(&subject, now, (self.draw)(), &policy);
             return put_off(report, decision);
         }
         let refusal = self.condition.refusals.of(&report.host).filter(|_| is_refusal(&report, feed.state.signing));

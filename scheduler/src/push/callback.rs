@@ -281,8 +281,8 @@ impl Callbacks {
     async fn room(&self, bytes: usize) -> Result<Room, BackendError> {
         let is_old = common::lock(&self.depth).is_none_or(|depth| depth.is_old());
         if is_old {
-            let items = self.ops.jobs.depth().await?.items;
-            *common::lock(&self.depth) = Some(QueueDepth::read(items));
+            let taken = self.ops.jobs.depth().await?.taken(self.ops.config.scheduler.max_queued_jobs);
+            *common::lock(&self.depth) = Some(QueueDepth::read(taken));
         }
         let most = (self.ops.config.scheduler.max_queued_jobs / 2).max(1);
         Ok(common::lock(&self.depth).as_mut().map_or(Room::Full, |depth| depth.room(bytes, most)))

@@ -116,7 +116,8 @@ impl Maintainer {
         }
         let lag = depth.oldest.into_iter().flatten().min().map_or(Duration::ZERO, |oldest| now.since(oldest));
         let (jobs, reports) = (self.jobs.depth().await?, self.reports.depth().await?);
-        self.condition.load.observe(lag, jobs.items as f64 / self.config.scheduler.max_queued_jobs as f64);
+        let most = self.config.scheduler.max_queued_jobs;
+        self.condition.load.observe(lag, jobs.taken(most) as f64 / most as f64);
         self.metrics.hosts_held.set(gauge(self.gate.held(now).await?));
         let depths = [
             ("jobs", jobs.items),
