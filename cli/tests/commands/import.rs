@@ -170,10 +170,15 @@ async fn an_import_opens_its_report_first_and_says_what_it_did_whatever_becomes_
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     assert!(ran.err.starts_with("error: cannot write the report /no/such/folder/report: "), "{}", ran.err);
     assert!(feeds(&fleet).is_empty());
-    // It can be opened, and is full.
-    let ran = import(&fleet, list, &["--report", "/dev/full"]);
-    assert!(ran.code == Some(1) && ran.out.starts_with("1 feed added, 0 known, 1 refused\n"), "{}", ran.out);
-    assert!(ran.err.contains("error: cannot write the report /dev/full: "), "{}", ran.err);
+    // It can be opened, and nothing can be written into it.
+    let (list, folder) = (file(list), tempfile::tempdir().unwrap());
+    let report = folder.path().join("report");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_feedfleet"), "import"]);
+    limited.arg(list.path()).arg("--report").arg(&report).env("FEEDFLEET_SERVER", &fleet.server);
+    let ran = Ran::from(limited.output().unwrap());
+    assert!(ran.code == Some(1) && ran.out.starts_with("1 feed added, 0 known, 1 refused\n"), "{ran:?}");
+    assert!(ran.err.contains(&format!("error: cannot write the report {}: ", report.display())), "{}", ran.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -218,6 +218,6 @@ mod tests {
         let expected = ["https://a.example/3", "https://a.example/2"].map(|id| (json!(id), json!("entry.new")));
         assert_eq!(seen, expected.each_ref().map(|(id, kind)| (id, kind)));
         let atom = String::from_utf8(written(DeliveryFormat::Atom, 1, "e", None, events()).bytes).unwrap();
-        assert_eq!(atom.matches("<id>https://a.example/3</id>").count(), 1, "{atom}");
+        assert_eq!(atom.matches("<title>https://a.example/3</title>").count(), 1, "{atom}");
     }
 }
