@@ -32,7 +32,7 @@ use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
 use store::{Store, StoreError};
 use worker::fetch::Fetcher;
-use worker::poll::Poller;
+use worker::poll::{OwnHolds, Poller};
 use worker::post::Poster;
 use worker::setup::FetchSetup;
 
@@ -217,5 +217,6 @@ pub(crate) fn poller(
         secrets: Arc::new(Keyring::new(&config.secrets)),
         watch: ClockWatch::default(),
         nonces: Nonces::default(),
+        own_holds: OwnHolds::default(),
     })
 }

@@ -18,7 +18,7 @@ use common::report::Outcome;
 use common::time::{Clock, ClockWatch, SystemClock, Timestamp};
 use common::url::{FeedId, FeedUrl, Version};
 use worker::fetch::Fetcher;
-use worker::poll::{Polled, Poller};
+use worker::poll::{OwnHolds, Polled, Poller};
 
 /// As the program has it.
 #[global_allocator]
@@ -76,6 +76,7 @@ async fn poller() -> anyhow::Result<Poller> {
         secrets: Arc::default(),
         watch: ClockWatch::default(),
         nonces: Nonces::default(),
+        own_holds: OwnHolds::default(),
     })
 }
 

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 
 use crate::fetch::{FetchFeed, Fetched, Hops};
 use crate::log;
+pub use crate::own_holds::OwnHolds;
 
 /// Works jobs.
 pub struct Poller {
@@ -46,6 +47,8 @@ pub struct Poller {
     pub watch: ClockWatch,
     /// Names its acquires.
     pub nonces: Nonces,
+    /// What hosts requested and the gate does not know yet.
+    pub own_holds: OwnHolds,
 }
 
 /// When a job is tried again whose login cannot be opened here: the fault is ours, and another worker may have the key.
@@ -165,8 +168,11 @@ impl Poller {
                 let begun = clock.now();
                 log::granted(&request, started, self.clock.now(), begun);
                 // This process was stopped meanwhile: the permit would expire before the fetch ends, or has expired.
-                if begun.after(self.config.fetch.timeout) > deadline {
-                    let deferred = Fetched::unasked(Outcome::Deferred { until: begun });
+                let is_late = begun.after(self.config.fetch.timeout) > deadline;
+                // The gate granted it before it learned of a hold from us.
+                let hold = self.own_holds.of(&job.host, begun);
+                if let Some(until) = hold.or(is_late.then_some(begun)) {
+                    let deferred = Fetched::unasked(Outcome::Deferred { until });
                     let unasked = PendingRelease::unasked(permit, false);
                     return Ok(Polled::Report(Box::new(report(job, begun, deferred)), Some(unasked)));
                 }
@@ -264,8 +270,12 @@ impl Poller {
             let now = started.after(fetched.duration);
             let host = fetched.last_host.as_ref().unwrap_or(&job.host);
             let asked = (host.clone(), first_hold(until, now, self.rules.throttled()));
+            self.own_holds.note(&asked.0, asked.1, now);
             match gate.hold(std::slice::from_ref(&asked), now).await {
-                Ok(()) => is_held = true,
+                Ok(()) => {
+                    is_held = true;
+                    self.own_holds.is_known(&asked);
+                }
                 Err(error) => {
                     tracing::warn!(feed = %job.feed, error = &error as &dyn std::error::Error, "a hold waits for the host gate");
                 }
@@ -307,6 +317,7 @@ impl Poller {
         if let Some(hold) = held.hold.as_ref().filter(|_| !held.is_held) {
             now = self.time().await?;
             self.gate.hold(std::slice::from_ref(hold), now).await?;
+            self.own_holds.is_known(hold);
         }
         let remembered = held.reported.then_some(remembered);
         let next_start_in = held.last_start.map(|(sent, gap)| gap.saturating_sub(sent.elapsed()));

@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use worker::poll::Poller;
+use worker::poll::{OwnHolds, Poller};
 use worker::run::Worker;
 
 use crate::blocking;
@@ -253,6 +253,7 @@ impl Fleet {
             secrets: Arc::default(),
             watch: ClockWatch::default(),
             nonces: Nonces::seeded(self.seed ^ (u64::from(life.number) << 32)),
+            own_holds: OwnHolds::default(),
         };
         let worker = Worker { poller: Arc::new(poller), jobs: self.jobs(&life), reports: self.reports(&life) };
         let (world, living, quiet) = (Arc::clone(&self.world), Arc::clone(&life), CancellationToken::new());

@@ -27,7 +27,7 @@ use store::sqlite::SqliteStore;
 use store::{HistoryEntry, Store};
 use tokio::task::JoinSet;
 use worker::fetch::Fetcher;
-use worker::poll::{Polled, Poller};
+use worker::poll::{OwnHolds, Polled, Poller};
 
 /// The size: a day of a few feeds among all tests, the week in `dev/soak`.
 struct Size {
@@ -196,6 +196,7 @@ impl Fleet {
             secrets: Arc::default(),
             watch: ClockWatch::default(),
             nonces: Nonces::default(),
+            own_holds: OwnHolds::default(),
         };
         scheduler.boot().await.unwrap();
         let compared = clock.now();

@@ -10,6 +10,7 @@ use common::host_gate::{GateUpkeep, LoadMark, Reservation, ReserveRequest};
 use common::outcome::OutcomeKind;
 use common::push::PushedBody;
 use common::time::ManualClock;
+use common::url::FeedId;
 
 use super::*;
 use crate::discover::AnnouncedFeed;
@@ -67,6 +68,7 @@ async fn bench(fetcher: Box<dyn FetchFeed>, clock: Arc<ManualClock>) -> Bench {
         secrets: Arc::default(),
         watch: ClockWatch::default(),
         nonces: Nonces::default(),
+        own_holds: OwnHolds::default(),
     };
     let job = common::queue::conformance::job(1);
     let expires = begun().after(REST);
@@ -105,6 +107,42 @@ async fn a_hold_is_put_on_a_gate_that_lost_it_while_its_report_waits() {
     fresh.open(&LoadMark(String::new()), begun()).await.unwrap();
     let reserved = fresh.reserve(&[next], begun()).await.unwrap().remove(0);
     assert!(matches!(reserved, Reservation::Refused { until } if REST <= until.since(begun())), "{reserved:?}");
+}
+
+/// A host that asks to wait.
+struct Throttles;
+
+#[async_trait]
+impl FetchFeed for Throttles {
+    async fn fetch(&self, _job: &FetchJob, _hops: &Hops<'_>) -> Fetched {
+        Fetched::unasked(Outcome::Throttled { retry_after: Some(begun().after(REST * 2)) })
+    }
+}
+
+/// The permit has ended, and the gate grants the host's next request.
+#[tokio::test]
+async fn a_worker_heeds_a_hold_that_it_could_not_tell_the_gate_yet() {
+    let clock = Arc::new(ManualClock::new(begun()));
+    let Bench { mut poller, gate, job, next } = bench(Box::new(Throttles), Arc::clone(&clock)).await;
+    let faults = Faults::at([(2, Fault::Before)]);
+    poller.gate = Arc::new(Faulty::new(Arc::clone(&gate) as Arc<dyn HostGate>, &faults));
+    poller.poll(&job, Isolation::None).await.unwrap();
+    assert_eq!(faults.struck(), [(2, "hold", Fault::Before)]);
+
+    let ended = clock.advance(REST);
+    let next = ReserveRequest { expires: ended.after(REST), ..next };
+    let Reservation::Ticket(ticket) = gate.reserve(&[next], ended).await.unwrap().remove(0) else { panic!("refused") };
+    let job = FetchJob { ticket, feed: FeedId(2), expires: ended.after(REST), ..job };
+    let polled = poller.poll(&job, Isolation::None).await.unwrap();
+    let Polled::Report(report, Some(PendingRelease { reported: false, .. })) = polled else { panic!("{polled:?}") };
+    assert_eq!(report.outcome, Outcome::Deferred { until: begun().after(REST * 2) });
+
+    let hold = (job.host, begun().after(REST * 2));
+    assert_eq!(poller.own_holds.of(&hold.0, hold.1), None, "it has ended");
+    poller.own_holds.is_known(&(hold.0.clone(), ended));
+    assert_eq!(poller.own_holds.of(&hold.0, ended), Some(hold.1), "the gate knows an earlier one");
+    poller.own_holds.is_known(&hold);
+    assert_eq!(poller.own_holds.of(&hold.0, ended), None, "the gate knows it");
 }
 
 #[tokio::test(start_paused = true)]

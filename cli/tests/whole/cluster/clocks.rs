@@ -28,7 +28,7 @@ use scheduler::{Backends, Scheduler};
 use store::sqlite::SqliteStore;
 use tokio_util::sync::CancellationToken;
 use worker::fetch::Fetcher;
-use worker::poll::Poller;
+use worker::poll::{OwnHolds, Poller};
 use worker::run::Worker;
 
 use super::harness::Servers;
@@ -157,6 +157,7 @@ async fn jobs_of_a_worker_whose_clock_is_off_are_worked_by_others() {
         secrets: Arc::default(),
         watch: ClockWatch::default(),
         nonces: Nonces::default(),
+        own_holds: OwnHolds::default(),
     };
     let worker = Worker { poller: Arc::new(poller), jobs: jobs.ours.1.clone(), reports: reports.clone() };
     let stop = CancellationToken::new();

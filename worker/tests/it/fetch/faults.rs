@@ -22,7 +22,7 @@ use common::url::{FeedId, FeedUrl, Version};
 use load_tests::{Feed, Origin, Script};
 use tokio_util::sync::CancellationToken;
 use worker::fetch::Fetcher;
-use worker::poll::Poller;
+use worker::poll::{OwnHolds, Poller};
 use worker::run::Worker;
 
 /// How long anything may take: far beyond what a loaded machine needs.
@@ -70,6 +70,7 @@ impl World {
             secrets: Arc::default(),
             watch: ClockWatch::default(),
             nonces: Nonces::default(),
+            own_holds: OwnHolds::default(),
         };
         let reports = Arc::new(Faulty::new(Arc::clone(&self.reports), faults));
         Worker { poller: Arc::new(poller), jobs: Arc::clone(&self.jobs), reports }

@@ -14,7 +14,7 @@ use common::outcome::FailureKind;
 use common::report::{FetchReport, Outcome};
 use common::time::{Clock, ClockWatch, SystemClock, Timestamp};
 use load_tests::{Feed, Script};
-use worker::poll::{Polled, Poller};
+use worker::poll::{OwnHolds, Polled, Poller};
 
 use super::bench::{Bench, PATIENCE, document, failure, not_modified};
 
@@ -274,6 +274,7 @@ async fn worked(bench: Bench, job: FetchJob) -> (FetchReport, Arc<dyn HostGate>,
         secrets: Arc::default(),
         watch: ClockWatch::default(),
         nonces: Nonces::default(),
+        own_holds: OwnHolds::default(),
     };
     let polled = poller.poll(&FetchJob { ticket, expires, ..job }, Isolation::None).await.unwrap();
     let Polled::Report(report, Some(held)) = polled else { panic!("{polled:?}") };
