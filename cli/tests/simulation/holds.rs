@@ -8,6 +8,11 @@ pub(crate) struct Hold {
     /// The request that it answered.
     pub(crate) flight: u64,
     pub(crate) until: Timestamp,
+    /// The worker's life.
+    life: u32,
+    /// The worker could not tell the gate before its permit ended: it was stopped, or cut off from it. It binds others as soon as the
+    /// gate has it.
+    private: bool,
     /// The gate knew of it once, or a report carried it: it no longer depends on that worker's life.
     known: bool,
     /// The gate has it.
@@ -27,8 +32,19 @@ enum Stored {
 }
 
 impl Hold {
-    pub(crate) fn new(flight: u64, until: Timestamp) -> Self {
-        Hold { flight, until, known: false, at_gate: false, reported: false, stored: Stored::Never }
+    pub(crate) fn new(flight: u64, until: Timestamp, life: u32) -> Self {
+        let stored = Stored::Never;
+        Hold { flight, until, life, private: false, known: false, at_gate: false, reported: false, stored }
+    }
+
+    /// Its worker cannot tell the gate before its permit ends.
+    pub(crate) fn stays_private(&mut self) {
+        self.private |= !self.known;
+    }
+
+    /// Returns whether this life may request nothing there.
+    pub(crate) fn binds(&self, life: u32) -> bool {
+        !self.private || self.at_gate || self.life == life
     }
 
     pub(crate) fn is_known(&self) -> bool {

@@ -17,7 +17,7 @@ use store::{Applied, Placement, Verdict};
 use crate::events::Announced;
 use crate::history::{Happened, History};
 use crate::holds::Hold;
-use crate::life::Life;
+use crate::life::{Life, Server};
 use crate::line::{Call, Fate};
 use crate::origin::unchanged_since;
 use crate::rules::{Counts, Rule, Tolerance};
@@ -28,6 +28,8 @@ use crate::seen::{Feed, Flight, Host};
 const REQUESTS_END: Duration = Duration::from_secs(7);
 /// The same of a scheduler that settles reports, with several calls.
 const SETTLING_ENDS: Duration = Duration::from_secs(20);
+/// How often a worker tries to put a hold on the gate.
+const HOLD_RETRY: Duration = Duration::from_secs(2);
 
 /// Sees everything.
 pub(crate) struct Judge {
@@ -40,6 +42,8 @@ pub(crate) struct Judge {
     granted: BTreeSet<(u32, FeedId)>,
     history: History,
     broken: Vec<String>,
+    /// Until when the gate does not learn of a life's holds, because its process is cut off from it.
+    cut_off: BTreeMap<u32, Timestamp>,
     /// What the standby of the store has, since when.
     standby: Option<(Timestamp, BTreeMap<FeedId, Feed>)>,
     /// What the relay published.
@@ -58,6 +62,7 @@ impl Judge {
             granted: BTreeSet::new(),
             history: History::default(),
             broken: Vec::new(),
+            cut_off: BTreeMap::new(),
             standby: None,
             announced: Vec::new(),
             counts: Counts::default(),
@@ -101,13 +106,13 @@ impl Judge {
 
     /// A request for a feed that was redirected reaches another host.
     pub(crate) fn redirected(&mut self, life: &Life, job: &FetchJob, host: &HostKey, now: Timestamp) -> u64 {
-        let wrong = self.judge_host(host, now);
+        let wrong = self.judge_host(life, host, now);
         self.enter(life, job, host, wrong, now, now)
     }
 
     /// A request reaches its origin. Intervals count from the time at which its fetch began.
     pub(crate) fn asked(&mut self, life: &Life, job: &FetchJob, begun: Timestamp, now: Timestamp) -> u64 {
-        let mut wrong = self.judge_host(&job.host, now);
+        let mut wrong = self.judge_host(life, &job.host, now);
         wrong.extend(life.wrong_clock(REQUESTS_END).map(|what| (Rule::Clock, what)));
         wrong.extend(self.judge_feed(job, begun, now));
         let flight = self.enter(life, job, &job.host, wrong, begun, now);
@@ -148,7 +153,7 @@ impl Judge {
         flight
     }
 
-    fn judge_host(&mut self, host: &HostKey, now: Timestamp) -> Vec<(Rule, String)> {
+    fn judge_host(&mut self, life: &Life, host: &HostKey, now: Timestamp) -> Vec<(Rule, String)> {
         let Tolerance { skew, gap, .. } = self.tolerance;
         let at = self.hosts.entry(host.clone()).or_default();
         let mut wrong = Vec::new();
@@ -156,7 +161,7 @@ impl Judge {
             wrong.push((Rule::Gap, format!("only {:?} after the last request there", now.since(started))));
         }
         at.holds.retain(|hold| now < hold.until);
-        if let Some(hold) = at.holds.iter().find(|hold| now.after(skew) < hold.until) {
+        if let Some(hold) = at.holds.iter().find(|hold| now.after(skew) < hold.until && hold.binds(life.number)) {
             wrong.push((Rule::Hold, format!("the host is held until {} by the answer to {}", hold.until, hold.flight)));
         }
         if !at.flights.is_empty() {
@@ -210,7 +215,22 @@ impl Judge {
     /// protects the host for as long as a fetch may take.
     pub(crate) fn held(&mut self, flight: u64, until: Timestamp) {
         let Some(flown) = self.flights.get(&flight).filter(|flown| !flown.cut) else { return };
-        self.hosts.entry(flown.host.clone()).or_default().holds.push(Hold::new(flight, until));
+        let mut hold = Hold::new(flight, until, flown.life);
+        if flown.overslept || self.cut_off.get(&flown.life).is_some_and(|learns| flown.ends < *learns) {
+            hold.stays_private();
+        }
+        self.hosts.entry(flown.host.clone()).or_default().holds.push(hold);
+    }
+
+    /// A process cannot reach the gate until then. It tries again every two seconds, and waits as long for an answer.
+    pub(crate) fn cut_from_gate(&mut self, life: &Life, until: Timestamp) {
+        let learns = until.after(HOLD_RETRY + Server::Gate.patience());
+        self.cut_off.insert(life.number, learns);
+        let flights = &self.flights;
+        let is_late = |hold: &&mut Hold| {
+            flights.get(&hold.flight).is_some_and(|flown| flown.life == life.number && flown.ends < learns)
+        };
+        self.hosts.values_mut().flat_map(|at| &mut at.holds).filter(is_late).for_each(Hold::stays_private);
     }
 
     /// The gate takes a hold.
@@ -315,6 +335,13 @@ impl Judge {
         let own = self.flights.values_mut().filter(|flown| flown.life == life.number && !flown.reported);
         own.filter(|flown| flown.ends < until).for_each(|flown| flown.overslept = true);
         self.forget_what_nobody_knows();
+        // Nobody can tell it from a dead one.
+        let own = self.flights.values().filter(|flown| flown.life == life.number && flown.overslept && !flown.reported);
+        let granted = self.granted.iter().filter(|(number, _)| *number == life.number).map(|(_, feed)| *feed);
+        let feeds: BTreeSet<FeedId> = own.map(|flown| flown.feed).chain(granted).collect();
+        if let (1, Some(alone)) = (feeds.len(), feeds.first()) {
+            self.feeds.get_mut(alone).expect("only known feeds are polled").died_alone = true;
+        }
     }
 
     fn leave(&mut self, flight: u64) {

@@ -159,6 +159,9 @@ pub(crate) fn cut(fleet: &Fleet, processes: &[usize], server: Server, lasts: Dur
     for index in processes {
         let life = fleet.processes[*index].life.clone();
         life.set_way(server, false);
+        if server == Server::Gate {
+            fleet.world.judge().cut_from_gate(&life, fleet.world.now().after(lasts));
+        }
         tokio::spawn(async move {
             tokio::time::sleep(lasts).await;
             life.set_way(server, true);
