@@ -18,7 +18,7 @@ const MEMORY_DAYS: f64 = 30.0;
 const PRIOR_GROUPS: f64 = 0.4;
 const PRIOR_DAYS: f64 = 4.0;
 /// The prior of the size of a group: this many groups of one item.
-const SINGLE_GROUPS: f64 = 4.0;
+const SINGLE_GROUPS: f64 = 2.0;
 /// Items that are closer in time are a group.
 const TOGETHER: i64 = HOUR;
 /// The prior of the profiles: items that are assumed to be spread evenly over the day, and over the week, whose days differ
