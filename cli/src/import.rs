@@ -78,12 +78,13 @@ pub(crate) async fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     let report = args.report.as_deref().map(create_report).transpose()?;
     let mut tally = Tally::default();
     let sent = send_all(&client, &found, args, &mut tally).await;
-    let written = report.map_or(Ok(()), |(path, file)| write_report(path, file, &tally.refused));
+    let is_news = sent.is_ok() || tally.total() > 0;
+    let written = report.filter(|_| is_news).map_or(Ok(()), |(path, file)| write_report(path, file, &tally.refused));
     if written.is_ok() {
         tell_refused(tally.refused.len(), args);
     }
     // Also after a failure: what is counted here is in the fleet.
-    if sent.is_ok() || tally.total() > 0 {
+    if is_news {
         tally.tell(args.client.json)?;
     }
     sent?;
@@ -119,13 +120,24 @@ async fn send_all(client: &Client, found: &[Subscription], args: &ImportArgs, ta
 }
 
 fn create_report(path: &Path) -> anyhow::Result<(&Path, File)> {
-    let file = File::create(path).with_context(|| format!("cannot write the report {}", path.display()))?;
+    // What is in it stays until there is something to write.
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .with_context(|| format!("cannot write the report {}", path.display()))?;
     Ok((path, file))
 }
 
 fn write_report(path: &Path, mut file: File, refused: &[Value]) -> anyhow::Result<()> {
     let lines: String = refused.iter().map(|refused| format!("{refused}\n")).collect();
-    file.write_all(lines.as_bytes()).with_context(|| format!("cannot write the report {}", path.display()))
+    let emptied = match file.metadata() {
+        Ok(found) if found.is_file() => file.set_len(0),
+        _ => Ok(()),
+    };
+    let written = emptied.and_then(|()| file.write_all(lines.as_bytes()));
+    written.with_context(|| format!("cannot write the report {}", path.display()))
 }
 
 /// Says where the refused lines are that were not printed.

@@ -176,17 +176,16 @@ async fn begin(args: &RequeueArgs) -> anyhow::Result<ExitCode> {
         false => output::line(&plan(&begun))?,
     }
     if begun.id.is_some() {
-        note_pause(&client).await?;
+        note_pause(&client).await;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says that nothing is polled, if all polling is paused.
-async fn note_pause(client: &Client) -> anyhow::Result<()> {
-    if is_paused(client).await? {
+/// Says that nothing is polled, if all polling is paused. The requeue has begun, whether or not the fleet answers now.
+async fn note_pause(client: &Client) {
+    if is_paused(client).await.unwrap_or(false) {
         note!("{PAUSED}");
     }
-    Ok(())
 }
 
 /// Returns a rate in the first unit in which it is at least 1, and the unit: a second, a minute or an hour.
@@ -262,7 +261,7 @@ async fn one(client: &Client, id: i64) -> anyhow::Result<Requeue> {
 async fn ended(client: &Client, id: i64) -> anyhow::Result<Requeue> {
     let mut requeue = one(client, id).await?;
     if requeue.state == RequeueState::Running {
-        note_pause(client).await?;
+        note_pause(client).await;
     }
     let mut bar = Progress::new(usize::try_from(requeue.queued).unwrap_or(usize::MAX));
     while requeue.state == RequeueState::Running {

@@ -34,7 +34,8 @@ pub(crate) fn feed_or_file(text: &str, at_service: &str) -> Result<(FeedUrl, Opt
 
 /// Returns whether a text is more likely to name a file than a host: `feeds.xml`, `./example.com/feed`, `a.b/feeds.opml`.
 fn is_like_file(text: &str) -> bool {
-    const ENDINGS: [&str; 9] = ["atom", "htm", "html", "json", "opml", "rss", "txt", "xhtml", "xml"];
+    const ENDINGS: [&str; 12] =
+        ["atom", "csv", "htm", "html", "json", "jsonl", "list", "opml", "rss", "txt", "xhtml", "xml"];
     let text = text.trim().to_ascii_lowercase();
     let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);
     text.starts_with('.') || ending == "opml" || !text.contains('/') && ENDINGS.contains(&ending)
@@ -73,7 +74,9 @@ mod tests {
 
     #[test]
     fn the_name_of_a_file_is_not_taken_for_a_host() {
-        for text in ["feed.xml", "no-such-file.html", "./example.com/feed", "../a.b/feed", "a.example/f.OPML", "x"] {
+        for text in
+            ["feed.xml", "feeds.csv", "no-such-file.html", "./example.com/feed", "../a.b/feed", "a.example/f.OPML", "x"]
+        {
             assert!(feed_or_file(text, "").is_err(), "{text}");
         }
         let read = |text| feed_or_file(text, "").map(|(url, _)| url.to_string());

@@ -170,6 +170,11 @@ async fn an_import_opens_its_report_first_and_says_what_it_did_whatever_becomes_
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     assert!(ran.err.starts_with("error: cannot write the report /no/such/folder/report: "), "{}", ran.err);
     assert!(feeds(&fleet).is_empty());
+    // Nothing was imported: what was in the report stays.
+    let (mine, nobody) = (file(list), "http://127.0.0.1:9");
+    let path = mine.path().to_str().unwrap();
+    assert_eq!(crate::program::run(&["import", path, "--report", path, "--server", nobody]).code, Some(1));
+    assert_eq!(fs::read(path).unwrap(), list);
     // It can be opened, and nothing can be written into it.
     let (list, folder) = (file(list), tempfile::tempdir().unwrap());
     let report = folder.path().join("report");

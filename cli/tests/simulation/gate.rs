@@ -237,14 +237,14 @@ impl GateUpkeep for Gate {
 
     async fn open(&self, mark: &LoadMark, _: Timestamp) -> Result<bool, GateError> {
         let (mark, world) = (mark.clone(), Arc::clone(&self.line.world));
-        let open = move |memory: &mut Memory, _: Timestamp| {
-            let opened = memory.open(&mark);
+        let open = move |memory: &mut Memory, seen, _: Timestamp| {
+            let opened = memory.open(&mark, seen);
             if opened.is_some() {
                 world.judge().gate_opened();
             }
             opened
         };
-        let opened = self.call("open", open).await?;
+        let opened = self.call_seeing("open", open).await?;
         if let Some(generation) = opened {
             self.note_generation(generation);
         }

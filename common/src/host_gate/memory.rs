@@ -8,7 +8,6 @@
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -22,9 +21,6 @@ use crate::host::HostKey;
 use crate::time::{Clock, Timestamp};
 use crate::url::FeedId;
 
-/// A call's time that is earlier than another's by more than this is by a clock that was set back: calls take less.
-const SET_BACK: Duration = Duration::from_millis(500);
-
 /// A gate for the hosts that this process alone polls.
 pub struct MemoryGate {
     memory: Mutex<Memory>,
@@ -32,8 +28,6 @@ pub struct MemoryGate {
 
 struct Memory {
     state: GateState,
-    /// The latest time of a call.
-    latest: Timestamp,
     journal: Option<Journal>,
     rules: Option<String>,
 }
@@ -42,8 +36,7 @@ impl MemoryGate {
     /// Returns a closed gate. `born` is when the earlier process may have sent its last request: now, or
     /// [`Timestamp::EPOCH`] in an installation that never sent one.
     pub fn new(born: Timestamp) -> Self {
-        let memory = Memory { state: GateState::new(born), latest: born, journal: None, rules: None };
-        MemoryGate { memory: Mutex::new(memory) }
+        MemoryGate { memory: Mutex::new(Memory { state: GateState::new(born), journal: None, rules: None }) }
     }
 
     /// The same, with a file that keeps starts without a report after the process dies, and the time of an orderly end,
@@ -74,16 +67,6 @@ impl MemoryGate {
 }
 
 impl Memory {
-    /// Returns the state at this time. If the machine's clock was set back, so are the times from which gaps count.
-    fn at(&mut self, now: Timestamp) -> &mut GateState {
-        if now.after(SET_BACK) < self.latest {
-            self.state.set_back(self.latest.since(now));
-            self.latest = now;
-        }
-        self.latest = self.latest.max(now);
-        &mut self.state
-    }
-
     /// Writes down how often the feed was started without a report.
     fn note(&mut self, feed: FeedId) {
         if let (Some(journal), Some(guard)) = (&mut self.journal, self.state.feeds.get(&feed)) {
@@ -96,15 +79,14 @@ impl Memory {
 #[async_trait]
 impl HostGate for MemoryGate {
     async fn reserve(&self, requests: &[ReserveRequest], now: Timestamp) -> Result<Vec<Reservation>, GateError> {
-        let mut memory = self.lock();
-        let state = memory.at(now);
+        let state = &mut self.lock().state;
         state.sweep(now);
         Ok(requests.iter().map(|request| state.reserve(request, now)).collect())
     }
 
     async fn acquire(&self, request: &AcquireRequest, now: Timestamp) -> Result<Acquired, GateError> {
         let mut memory = self.lock();
-        let acquired = memory.at(now).acquire(request, now);
+        let acquired = memory.state.acquire(request, now);
         if matches!(acquired, Acquired::Granted(_)) {
             memory.note(request.feed);
         }
@@ -116,12 +98,12 @@ impl HostGate for MemoryGate {
         request: &ExtraRequest<'_>,
         now: Timestamp,
     ) -> Result<Result<Permit, Timestamp>, GateError> {
-        Ok(self.lock().at(now).acquire_extra(request, now))
+        Ok(self.lock().state.acquire_extra(request, now))
     }
 
     async fn release(&self, permit: &Permit, release: Release, now: Timestamp) -> Result<(), GateError> {
         let mut memory = self.lock();
-        memory.at(now).release(permit, release, now);
+        memory.state.release(permit, release, now);
         if let Some(feed) = permit.feed {
             memory.note(feed);
         }
@@ -185,6 +167,8 @@ impl GateUpkeep for MemoryGate {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::host::HostLimits;
     use crate::host_gate::{Isolation, fresh_nonce};
@@ -205,27 +189,6 @@ mod tests {
         assert_eq!(early, [Reservation::Refused { until: born.after(Duration::from_secs(60)) }]);
         let later = gate.reserve(&[request], born.after(Duration::from_secs(60))).await.unwrap();
         assert!(matches!(later[0], Reservation::Ticket(_)));
-    }
-
-    #[tokio::test]
-    async fn a_clock_that_is_set_back_refuses_no_host_for_longer_than_its_gap() {
-        let (step, gap) = (Duration::from_secs(7200), Duration::from_secs(60));
-        let back = Timestamp::from_millis(1_000_000_000);
-        let ahead = back.after(step);
-        let gate = MemoryGate::new(ahead);
-        let mark = gate.begin_loading(ahead).await.unwrap().unwrap();
-        assert!(gate.open(&mark, ahead).await.unwrap());
-        let limits = HostLimits { gap, burst: 1, parallel: 2 };
-        let reserve = async |name: &str, now: Timestamp| {
-            let request = ReserveRequest { host: HostKey::new(name), limits, expires: now.after(gap) };
-            gate.reserve(&[request], now).await.unwrap()[0]
-        };
-        // The gap that counts from the start of the process, and the one after a reservation.
-        assert_eq!(reserve("new:80", back).await, Reservation::Refused { until: back.after(gap) });
-        assert!(matches!(reserve("new:80", back.after(gap)).await, Reservation::Ticket(_)));
-        let later = back.after(gap * 2);
-        assert!(matches!(reserve("new:80", later.after(step)).await, Reservation::Ticket(_)));
-        assert_eq!(reserve("new:80", later).await, Reservation::Refused { until: later.after(gap) });
     }
 
     /// One process' life: starts the feed once, and dies of it or ends well.

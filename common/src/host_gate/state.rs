@@ -284,15 +284,6 @@ impl GateState {
         self.host(host, now).blocked_until = until.unwrap_or_default();
     }
 
-    /// The clock was set back by `step`. The times from which gaps count go with it; ends of holds, blocks and leases
-    /// stay, for these are times that others named.
-    pub fn set_back(&mut self, step: Duration) {
-        self.born = self.born.before(step);
-        for host in self.hosts.values_mut() {
-            (host.reserved, host.started) = (host.reserved.before(step), host.started.before(step));
-        }
-    }
-
     /// Keeps memory in proportion to what is live; amortised over the growth since the last sweep.
     pub fn sweep(&mut self, now: Timestamp) {
         if self.hosts.len() + self.feeds.len() < self.sweep_at {

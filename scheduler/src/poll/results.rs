@@ -16,8 +16,8 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
 use common::policy::{
-    Draw, Minutes, Notice, Policy, Status, category, first_hold, host_refused, is_refusal, may_be_ours, may_have_arrived,
-    rank, spare, spare_arrived,
+    Draw, Minutes, Notice, Policy, Status, category, first_hold, host_refused, is_refusal, may_be_ours,
+    may_have_arrived, rank, spare, spare_arrived,
 };
 use common::push::FeedPush;
 use common::queue::Queue;

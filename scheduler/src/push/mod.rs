@@ -192,12 +192,16 @@ async fn act_on(ops: &Ops, of: PushSubscription) -> Result<Option<Timestamp>, Ba
     let answer = request::send(ops, &next, mode).await?;
     tracing::debug!(feed = %next.feed, kind = %next.kind, ?mode, ?answer, "push subscription requested");
     let now = ops.clock.now();
-    let after = match (&answer, next.kind) {
+    let mut after = match (&answer, next.kind) {
         (Answer::Accepted, PushKind::WebSub) => return Ok(None),
         (Answer::Accepted, PushKind::RssCloud) => state::registered(&next, now, spread()),
         (Answer::Failed(reason, not_before), _) => state::failed(&next, reason.clone(), *not_before, now, spread()),
         (Answer::Later(until), _) => state::put_off(&next, *until, now, spread()),
     };
+    if !matches!(answer, Answer::Accepted) {
+        // The hub did not take a new one, and signs with the one before, if any.
+        after.secret = of.secret;
+    }
     // A verification that came meanwhile has changed the revision: it stays.
     ops.store.store_push(&after).await?;
     Ok(match answer {

@@ -217,7 +217,7 @@ impl Memory {
     }
 
     /// As open.lua. Returns the generation that it opened.
-    pub(super) fn open(&mut self, mark: &LoadMark) -> Option<i64> {
+    pub(super) fn open(&mut self, mark: &LoadMark, seen: i64) -> Option<i64> {
         let mut words = mark.0.split(' ').map(|word| word.parse::<i64>().expect("a mark of begin_loading"));
         let [nonce, begun, generation] = std::array::from_fn(|_| words.next().expect("three words"));
         let is_it = |mark: &Mark| i64::try_from(mark.nonce) == Ok(nonce);
@@ -226,6 +226,9 @@ impl Memory {
         }
         let loading =
             self.own(self.loading.as_ref()).filter(|loading| is_it(loading) && begun >= loading.opens.millis())?;
+        if loading.generation < seen.max(self.last_generation()) {
+            return None;
+        }
         (self.open, self.loading) = (Some(loading), None);
         Some(generation)
     }

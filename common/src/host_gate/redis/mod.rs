@@ -185,7 +185,6 @@ impl RedisGate {
     ) -> Result<Vec<Reservation>, ServerError> {
         let tickets: Vec<Ticket> = requests.iter().map(|_| Ticket(fresh_nonce())).collect();
         let answered = self.eval_in(group, &self.scripts.reserve, now, |call| {
-            call.arg(self.gives_up(now));
             for ((_, request), ticket) in requests.iter().zip(&tickets) {
                 call.key(group.host(&request.host));
                 call.arg(millis(request.limits.gap)).arg(request.limits.burst).arg(request.limits.parallel);
