@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Fingerprints ([`crate::entry::Entry::fingerprint`]) of entries that were seen, newest first. An entry of which a part
 /// did not fit into a report is in it by its identity alone ([`Fingerprint::identity_alone`]): it is not new, and the next
-/// document that contains it brings it again. In JSON: base64 of the little-endian hashes.
+/// document that contains it makes it new again. In JSON: base64 of the little-endian hashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownEntries {
     list: Vec<Fingerprint>,
@@ -25,7 +25,7 @@ const PUSHED: Fingerprint = Fingerprint(u64::from_le_bytes(*b"<pushed>"));
 
 impl KnownEntries {
     /// The number of fingerprints that earlier documents and pushes may fill up a feed's list to: 4 KB. The newest document has
-    /// all of its own.
+    /// all of them.
     pub const LIMIT: usize = 512;
     /// The most fingerprints of one document: 200 KB, so that a message of such jobs is within what a broker accepts. By
     /// default documents have 2,000 entries at most (`fetch.max_entries`).

@@ -103,7 +103,7 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
             document.self_link = linked.self_link.or(document.self_link);
             let whole = hold_within(&mut document, &answer.known, limits.max_report_bytes);
             document.entries.reverse();
-            // the new validators of a document that ends too early, or of one of which the next poll brings more, would hide the
+            // the new validators of a document that ends too early, or of one of which the next poll reads more, would hide the
             // rest of it behind 304
             (document.validators, document.content_hash) = match whole && !truncated {
                 // the whole document that these validators belong to was never seen
@@ -199,7 +199,7 @@ struct Place {
 /// Keeps the entries' size in a message under the limit. Entries that the store has already give way to new ones, and come as a
 /// whole or not at all. Of new ones content is left out first, then summaries, from the document's end on; entries only when
 /// that does not help. A new entry that was left out is not known either, so that it is new in the next document that holds it.
-/// One that came without its texts, or is to wait, is known by its identity alone, so that the next document brings it again.
+/// One that came without its texts, or is to wait, is known by its identity alone, so that it is new again in the next document.
 /// False when the next poll is to read the document again, even if it does not change.
 fn hold_within(document: &mut Document, known: &KnownEntries, max_bytes: usize) -> bool {
     let weights: Vec<usize> = document.entries.iter().map(weight).collect();

@@ -33,7 +33,7 @@ pub(super) fn answer(before: &PollState, report: &FetchReport, polled: Timestamp
 }
 
 /// Returns how long the response is fresh: as this report says, or what is left of an earlier response when this poll
-/// failed. A throttled poll brought no document either; the longer of both times counts then.
+/// failed. A throttled poll has no document either; the longer of both times counts then.
 pub(super) fn freshness(state: &PollState, report: &FetchReport, polled: Timestamp) -> Option<Duration> {
     let left = state.fresh_until.map(|until| until.since(polled));
     match report.outcome {

@@ -268,7 +268,7 @@ fn date(entry: &Entry) -> Option<Timestamp> {
     entry.published.or(entry.updated)
 }
 
-/// Returns whether two items, one after the other in a document, are no group.
+/// Returns whether two items, one after the other in a document, are in different groups.
 fn is_apart(one: Timestamp, other: Timestamp) -> bool {
     (one.millis() - other.millis()).abs() >= TOGETHER
 }

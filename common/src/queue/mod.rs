@@ -166,7 +166,7 @@ pub struct QueueDepth {
     pub apart: Apart,
 }
 
-/// What waits in a queue of its own, which not every process receives from.
+/// What waits in a separate queue, which not every process receives from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Apart {
     /// Items, as in [`QueueDepth::items`].

@@ -141,7 +141,7 @@ impl Verification<'_> {
         self.change(change).await
     }
 
-    /// Returns which feed's entries are delivered from now on. One that is merged into the feed of the topic stays until all of its own
+    /// Returns which feed's entries are delivered from now on. One that is merged into the feed of the topic stays until all of its
     /// entries are delivered: then the subscription follows it (`tending`).
     async fn feed_for_now(&self, of_topic: FeedId) -> Result<FeedId, BackendError> {
         let Some(current) = self.of.wish.filter.feed.filter(|current| *current != of_topic) else {

@@ -139,7 +139,7 @@ impl Orders {
         }
         let hosts: Vec<_> = lifted.iter().map(|host| (host.clone(), now)).collect();
         self.schedule.unpark(&hosts).await?;
-        // A part that is away was left out, and cannot be counted either: it is told at a later look.
+        // A part that is away was left out, and cannot be counted either: it learns of them at a later look.
         if self.schedule.depth(now).await.is_ok() {
             lifted.clear();
         }

@@ -39,7 +39,7 @@ pub(crate) struct Caller {
     token: Option<Arc<str>>,
 }
 
-/// What tells one caller from others: its token, as a program or in a browser. Programs that read slowly do not hold up the person
+/// What distinguishes callers: its token, as a program or in a browser. Programs that read slowly do not hold up the person
 /// who looks at the pages with the same token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {

@@ -110,7 +110,7 @@ impl Api {
         within_wait(self.pages.take(self.caller.identity())).await
     }
 
-    /// The same for a page of a stream, which is not held until it is sent: whoever reads it may have all turns.
+    /// The same for a page of a stream, which is not held until it is sent: its caller may have all turns.
     pub(crate) async fn stream_turn(&self) -> Result<Turn, ApiError> {
         within_wait(self.pages.take(None)).await
     }

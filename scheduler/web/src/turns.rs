@@ -1,4 +1,4 @@
-//! Turns to hold pages of entries or events in memory: so many at once, and of one caller only a part of them. A caller that reads
+//! Turns to hold pages of entries or events in memory: a maximum at once, and of one caller only a part of them. A caller that reads
 //! slowly, or not at all, keeps its turns until its responses are sent; others must not wait for it.
 
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ impl Turns {
         Turns { all: Arc::new(Semaphore::new(turns)), share, shares: Mutex::default() }
     }
 
-    /// Waits for a turn. `None`: a caller that cannot be told from others, or that gives its turn back soon.
+    /// Waits for a turn. `None`: a caller that cannot be distinguished from others, or that gives its turn back soon.
     pub(crate) async fn take(&self, caller: Option<Identity>) -> Result<Turn, AcquireError> {
         // First its own: who waits for that holds none of the others.
         let of_caller = match caller.map(|caller| self.share_of(caller)) {

@@ -374,7 +374,7 @@ impl Pump {
     }
 
     /// Makes the broker send no more, and takes what was in flight. Returns false if the broker did not answer in time: the
-    /// session is over then, and its messages come again.
+    /// session ends then, and its messages come again.
     async fn cancel(&self, session: &Arc<Session>, mut consumer: Consumer, window: &Arc<AtomicUsize>) -> bool {
         let cancelled = async {
             session.cancel(&consumer).await?;

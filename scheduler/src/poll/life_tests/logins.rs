@@ -1,4 +1,4 @@
-//! Jobs with logins in a queue of their own, which some workers receive from, or none.
+//! Jobs with logins in a separate queue, which some workers receive from, or none.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

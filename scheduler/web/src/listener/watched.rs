@@ -16,7 +16,7 @@ use super::limits::Limits;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Bytes that a caller must take of a response that waits for it, in the time after which it counts as stalled: 2 KB a second, which
-/// the slowest mobile networks have. Whoever took a byte now and then would hold a page in memory for days. A response that does not
+/// the slowest mobile networks have. A caller that took a byte now and then would hold a page in memory for days. A response that does not
 /// wait, such as a stream without news, is not measured.
 const LEAST: usize = 64 << 10;
 

@@ -149,7 +149,7 @@ async fn add_known_page(store: &PostgresStore, url: &str, known: &NewFeed, secon
     id
 }
 
-/// A transaction that holds a feed's row takes the row of `store` last: whoever has that one must not wait for a feed.
+/// A transaction that holds a feed's row takes the row of `store` last: a transaction that has that one must not wait for a feed.
 #[tokio::test]
 async fn pages_that_are_erased_together_take_the_row_of_the_store_last() {
     let schema = Schema::default();

@@ -76,7 +76,7 @@ async fn read_channel(
         "" => format!("after={after}"),
         conditions => format!("{conditions}&after={after}"),
     };
-    // A page that had to end early goes on behind its last entry.
+    // A page that had to end early continues behind its last entry.
     let next = ended.or(page.older);
     let channel = Channel {
         title: title(api, &params).await?,

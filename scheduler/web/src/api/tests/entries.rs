@@ -182,7 +182,7 @@ async fn a_page_ends_where_its_html_would_take_too_much() {
     assert!(feed["next_url"].as_str().unwrap().ends_with(&format!("after={last}")), "{}", feed["next_url"]);
 }
 
-/// Without tokens nobody can be told from others: all callers share the turns. With tokens each has a part of them.
+/// Without tokens callers are not distinguished: all of them share the turns. With tokens each has a part of them.
 #[tokio::test]
 async fn a_page_that_is_not_read_yet_keeps_its_turn() {
     let fleet = Fleet::new().await;
