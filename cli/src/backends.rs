@@ -32,7 +32,8 @@ use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
 use store::{Store, StoreError};
 use worker::fetch::Fetcher;
-use worker::poll::{OwnHolds, Poller};
+use worker::own_holds::OwnHolds;
+use worker::poll::Poller;
 use worker::post::Poster;
 use worker::setup::FetchSetup;
 

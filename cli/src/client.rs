@@ -29,7 +29,7 @@ pub(crate) struct ClientArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServerArgs {
     /// The fleet's address; a token goes into FEEDFLEET_TOKEN
-    #[arg(long, value_name = "URL", env = SERVER_VARIABLE, default_value = LOCAL)]
+    #[arg(long, value_name = "URL", env = SERVER_VARIABLE, hide_env_values = true, default_value = LOCAL)]
     server: String,
 }
 

@@ -17,6 +17,7 @@ use common::secrets::Login;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedId, FeedUrl, Version};
 use worker::fetch::{Fetched, Hops};
+use worker::own_holds::OwnHolds;
 use worker::trace::Exchange;
 
 /// A finished fetch.
@@ -107,7 +108,16 @@ pub(crate) async fn fetch(
     };
     let mut exchanges = Vec::new();
     let patience = config.fetch.timeout;
-    let hops = Hops { gate: &gate, rules: &rules, clock: &clock, permit: &permit, deadline, login, patience };
+    let hops = Hops {
+        gate: &gate,
+        rules: &rules,
+        clock: &clock,
+        permit: &permit,
+        own_holds: &OwnHolds::default(),
+        deadline,
+        login,
+        patience,
+    };
     let fetched = fetcher.fetch_traced(&job, &hops, &mut exchanges).await;
     Ok(Single { job, started, exchanges, fetched, rules })
 }

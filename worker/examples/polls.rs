@@ -18,7 +18,8 @@ use common::report::Outcome;
 use common::time::{Clock, ClockWatch, SystemClock, Timestamp};
 use common::url::{FeedId, FeedUrl, Version};
 use worker::fetch::Fetcher;
-use worker::poll::{OwnHolds, Polled, Poller};
+use worker::own_holds::OwnHolds;
+use worker::poll::{Polled, Poller};
 
 /// As the program has it.
 #[global_allocator]

@@ -21,7 +21,7 @@ mod isolation;
 mod links;
 mod log;
 mod owed;
-mod own_holds;
+pub mod own_holds;
 pub mod parse;
 pub mod poll;
 pub mod post;

@@ -14,7 +14,7 @@ pub struct OwnHolds(Mutex<HashMap<HostKey, Timestamp>>);
 impl OwnHolds {
     /// Notes a hold that was read at `now`. Those that have ended are forgotten: each is of a fetch of this worker, so that there are
     /// few.
-    pub(crate) fn note(&self, host: &HostKey, until: Timestamp, now: Timestamp) {
+    pub fn note(&self, host: &HostKey, until: Timestamp, now: Timestamp) {
         let mut holds = common::lock(&self.0);
         holds.retain(|_, until| *until > now);
         let known = holds.entry(host.clone()).or_insert(until);
@@ -22,7 +22,7 @@ impl OwnHolds {
     }
 
     /// Forgets a hold that the gate has, unless a later one was noted meanwhile.
-    pub(crate) fn is_known(&self, (host, until): &(HostKey, Timestamp)) {
+    pub fn is_known(&self, (host, until): &(HostKey, Timestamp)) {
         let mut holds = common::lock(&self.0);
         if holds.get(host).is_some_and(|known| known <= until) {
             holds.remove(host);
@@ -30,7 +30,7 @@ impl OwnHolds {
     }
 
     /// Returns until when nothing may be sent to the host, as far as this worker alone knows.
-    pub(crate) fn of(&self, host: &HostKey, now: Timestamp) -> Option<Timestamp> {
+    pub fn of(&self, host: &HostKey, now: Timestamp) -> Option<Timestamp> {
         common::lock(&self.0).get(host).copied().filter(|until| *until > now)
     }
 }

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::fetch::{FetchFeed, Fetched, Hops};
 use crate::log;
-pub use crate::own_holds::OwnHolds;
+use crate::own_holds::OwnHolds;
 
 /// Works jobs.
 pub struct Poller {
@@ -258,7 +258,8 @@ impl Poller {
         let gate = &*self.gate;
         // A fetch that waited for a host here would delay other fetches, and other requests to its own host.
         let patience = Duration::ZERO;
-        let hops = Hops { gate, rules: &rules, clock, permit: &permit, deadline, login, patience };
+        let hops =
+            Hops { gate, rules: &rules, clock, permit: &permit, own_holds: &self.own_holds, deadline, login, patience };
         let in_flight = InFlight::count(&self.metrics);
         let fetched = self.fetcher.fetch(job, &hops).await;
         drop(in_flight);

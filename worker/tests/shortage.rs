@@ -13,6 +13,7 @@ use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedId, Version};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use worker::fetch::{FetchFeed, Fetched, Fetcher, Hops};
+use worker::own_holds::OwnHolds;
 
 fn job(rules: &HostRules, url: &str) -> FetchJob {
     let url: common::url::FeedUrl = url.parse().unwrap();
@@ -50,7 +51,16 @@ async fn fetch(fetcher: &Fetcher, rules: &HostRules, job: &FetchJob) -> Fetched 
     let request = ExtraRequest { host: &job.host, limits, during: None, deadline };
     let permit = gate.acquire_extra(&request, now).await.unwrap().unwrap();
     let patience = Duration::ZERO;
-    let hops = Hops { gate: &gate, rules, clock: &SystemClock, permit: &permit, deadline, login: None, patience };
+    let hops = Hops {
+        gate: &gate,
+        rules,
+        clock: &SystemClock,
+        permit: &permit,
+        own_holds: &OwnHolds::default(),
+        deadline,
+        login: None,
+        patience,
+    };
     fetcher.fetch(job, &hops).await
 }
 

@@ -22,7 +22,8 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use worker::poll::{OwnHolds, Poller};
+use worker::own_holds::OwnHolds;
+use worker::poll::Poller;
 use worker::run::Worker;
 
 use crate::blocking;

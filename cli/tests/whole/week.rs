@@ -27,7 +27,8 @@ use store::sqlite::SqliteStore;
 use store::{HistoryEntry, Store};
 use tokio::task::JoinSet;
 use worker::fetch::Fetcher;
-use worker::poll::{OwnHolds, Polled, Poller};
+use worker::own_holds::OwnHolds;
+use worker::poll::{Polled, Poller};
 
 /// The size: a day of a few feeds among all tests, the week in `dev/soak`.
 struct Size {

@@ -144,11 +144,14 @@ impl Tending {
         while self.left > 0 {
             self.left -= 1;
             let page = ops.store.find_events(&query).await?;
-            if let Some(event) = page.items.first() {
-                return Ok(Some(event.seq));
-            }
-            if !page.more {
-                return Ok(Some(page.oldest - 1));
+            let found = match page.items.first() {
+                Some(event) => Some(event.seq),
+                None => (!page.more).then_some(page.oldest - 1),
+            };
+            if found.is_some() {
+                // The feed's other subscribers look only here.
+                self.looks.insert(feed, query.after);
+                return Ok(found);
             }
             query.after = page.next;
         }

@@ -243,11 +243,14 @@ impl Dispatcher {
         let policy = Policy { config: &config.policy, load: 0.0, price };
         let due = new_rules::replanned(&*self.store, &*self.schedule, &rules, &policy, due, now).await?;
         let due = open_minutes::waiting(&*self.schedule, &config.policy, due, now).await?;
+        let wanted = due.len();
         let due = self.fitting(due, room_in_queue, now).await?;
+        let put_back = wanted - due.len();
         let first_claims = due.iter().filter(|(_, claim)| claim.parked_at.is_none() && !claim.lease_expired).count();
         let published = self.dispatch(due, now).await?;
         self.condition.price.dispatched(first_claims, published);
-        Ok(Round { claimed, published, queue_full: claimed == room_in_queue.jobs })
+        // A round that put feeds back does not follow the next one at once: those would be claimed for nothing too.
+        Ok(Round { claimed: claimed - put_back, published, queue_full: claimed == room_in_queue.jobs })
     }
 
     /// Takes the feeds out of `dead` that are live all the same, and so have rows that this program cannot read: they

@@ -17,6 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use worker::fetch::{FetchFeed, Fetched, Fetcher, Hops};
+use worker::own_holds::OwnHolds;
 
 thread_local!(static BED: Bed = Bed::new());
 
@@ -76,7 +77,7 @@ impl Bed {
             let permit = gate.acquire_extra(&request, now).await.unwrap().unwrap();
             let (rules, patience) = (&self.rules, Duration::ZERO);
             let hops =
-                Hops { gate: &gate, rules, clock: &SystemClock, permit: &permit, deadline, login: None, patience };
+                Hops { gate: &gate, rules, clock: &SystemClock, permit: &permit, own_holds: &OwnHolds::default(), deadline, login: None, patience };
             self.fetcher.fetch(&job, &hops).await
         })
     }

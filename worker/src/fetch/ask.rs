@@ -48,6 +48,9 @@ pub(super) async fn admission(fetch: &mut Fetch<'_>, url: &FeedUrl) -> Result<Op
         let left = fetch.fetched.last_sent.map(|sent| policy.limits.gap.saturating_sub(sent.elapsed()));
         wait_until(fetch, fetch.hops.clock.now().after(left.unwrap_or_default())).await?;
     }
+    if let Some(until) = fetch.hops.own_holds.of(&policy.key, fetch.hops.clock.now()) {
+        return Err(until);
+    }
     let request = ExtraRequest {
         host: &policy.key,
         limits: policy.limits,
@@ -136,11 +139,13 @@ pub(super) async fn give_back(fetch: &Fetch<'_>, permit: &Permit, rest: Option<O
         let now = fetch.hops.clock.now();
         // Without a time from the server the hold lasts for the rest of the fetch: then the worker sets the whole one.
         let hold = (permit.host.clone(), first_hold(until, now, fetch.hops.deadline.since(now)));
-        if let Err(error) = fetch.hops.gate.hold(&[hold], now).await {
+        fetch.hops.own_holds.note(&hold.0, hold.1, now);
+        if let Err(error) = fetch.hops.gate.hold(std::slice::from_ref(&hold), now).await {
             // The permit keeps the slot until its deadline; meanwhile the worker sends the hold again.
             tracing::warn!(feed = %fetch.job.feed, error = &error as &dyn std::error::Error, "the hold of a hop's host waits for the host gate");
             return;
         }
+        fetch.hops.own_holds.is_known(&hold);
     }
     let gap = fetch.hops.rules.limits_of(&permit.host).gap;
     let next_start_in = fetch.fetched.last_sent.map(|sent| gap.saturating_sub(sent.elapsed()));

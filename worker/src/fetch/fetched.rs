@@ -13,6 +13,7 @@ use common::url::FeedUrl;
 use tokio::time::Instant;
 
 use crate::discover::AnnouncedFeed;
+use crate::own_holds::OwnHolds;
 
 /// What a fetch needs from around it.
 pub struct Hops<'a> {
@@ -24,6 +25,8 @@ pub struct Hops<'a> {
     pub clock: &'a dyn Clock,
     /// The job's own permit; its first request is covered by it.
     pub permit: &'a Permit,
+    /// Holds that the gate does not have yet.
+    pub own_holds: &'a OwnHolds,
     /// When that permit ends: the life of further ones.
     pub deadline: Timestamp,
     /// The credentials of the job's feed, sent to its own origin alone.

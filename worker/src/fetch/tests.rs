@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::client;
+use crate::own_holds::OwnHolds;
 
 const FEED: &str = "<rss version='2.0'><channel><title>t</title><item><guid>1</guid></item></channel></rss>";
 
@@ -92,8 +93,16 @@ async fn fetch(fetcher: &Fetcher, job: &FetchJob) -> Fetched {
     let request = ExtraRequest { host: &job.host, limits: rules.limits_of(&job.host), during: None, deadline };
     let permit = gate.acquire_extra(&request, now).await.unwrap().unwrap();
     let patience = Duration::ZERO;
-    let hops =
-        Hops { gate: &gate, rules: &rules, clock: &SystemClock, permit: &permit, deadline, login: None, patience };
+    let hops = Hops {
+        gate: &gate,
+        rules: &rules,
+        clock: &SystemClock,
+        permit: &permit,
+        own_holds: &OwnHolds::default(),
+        deadline,
+        login: None,
+        patience,
+    };
     fetcher.fetch(job, &hops).await
 }
 

@@ -28,7 +28,8 @@ use scheduler::{Backends, Scheduler};
 use store::sqlite::SqliteStore;
 use tokio_util::sync::CancellationToken;
 use worker::fetch::Fetcher;
-use worker::poll::{OwnHolds, Poller};
+use worker::own_holds::OwnHolds;
+use worker::poll::Poller;
 use worker::run::Worker;
 
 use super::harness::Servers;

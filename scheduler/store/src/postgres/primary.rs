@@ -123,8 +123,7 @@ impl Servers {
     /// Makes a new connection of the pool ready. One to a server that is not wanted is replaced by one to a server that is,
     /// however long that takes: the caller that waits for the connection has a time limit.
     pub(super) async fn settle(&self, on: &mut PgConnection) -> Result<(), sqlx::Error> {
-        on.execute(AssertSqlSafe(self.settings.clone())).await?;
-        let fault = self.fault(on).await?;
+        let fault = self.prepare(on).await?;
         if self.target.is_some() && fault.is_some() {
             loop {
                 if let Ok(found) = self.search().await {
@@ -254,8 +253,7 @@ impl Servers {
     async fn ask(&self, host: usize) -> Result<PgConnection, String> {
         let ask = async {
             let mut on = self.hosts[host].connect().await?;
-            on.execute(AssertSqlSafe(self.settings.clone())).await?;
-            let fault = self.fault(&mut on).await?;
+            let fault = self.prepare(&mut on).await?;
             Ok::<_, sqlx::Error>((on, fault))
         };
         match timeout(ASK_LIMIT, ask).await {
@@ -266,11 +264,12 @@ impl Servers {
         }
     }
 
-    /// Returns why this connection's server is not the wanted one. Every server that replays another one's log is
-    /// reported, wanted or not.
-    async fn fault(&self, on: &mut PgConnection) -> Result<Option<&'static str>, sqlx::Error> {
-        let sql = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'";
-        let row = on.fetch_one(sql).await?;
+    /// Makes the settings, and returns why this connection's server is not the wanted one. Every server that replays another one's
+    /// log is reported, wanted or not. It is one question: at a server that is far away each one more could use up the time in which
+    /// a connection has to be made.
+    async fn prepare(&self, on: &mut PgConnection) -> Result<Option<&'static str>, sqlx::Error> {
+        const ROLE: &str = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'";
+        let row = on.fetch_one(AssertSqlSafe(format!("{}{ROLE}", self.settings))).await?;
         let (standby, read_only): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
         Ok(match self.target {
             _ if standby => Some("is a standby"),

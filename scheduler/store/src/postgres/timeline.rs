@@ -8,7 +8,7 @@
 
 use std::sync::Mutex;
 
-use sqlx::PgConnection;
+use sqlx::{Executor, PgConnection, Row};
 
 /// The first eight digits of a log file's name are the timeline that is being written; the control file's entry follows only
 /// with the first checkpoint after a promotion.
@@ -47,8 +47,9 @@ impl Unreadable {
 ///
 /// A standby is used as it is; a server that refuses to say its history is too, and `unreadable` has the reason.
 pub(super) async fn bind_epoch(on: &mut PgConnection, unreadable: &Unreadable) -> Result<(), sqlx::Error> {
-    let history: String = match sqlx::query_scalar(HISTORY).fetch_one(&mut *on).await {
-        Ok(history) => history,
+    // As texts, without being prepared: each is asked once per connection, and preparing it would be a question of its own.
+    let history: String = match on.fetch_one(HISTORY).await {
+        Ok(row) => row.try_get(0)?,
         Err(sqlx::Error::Database(error)) => {
             if error.code().as_deref() != Some(IN_RECOVERY) {
                 unreadable.note(error.message());
@@ -58,7 +59,8 @@ pub(super) async fn bind_epoch(on: &mut PgConnection, unreadable: &Unreadable) -
         Err(error) => return Err(error),
     };
     unreadable.end();
-    let known: Option<String> = sqlx::query_scalar("SELECT history FROM store").fetch_optional(&mut *on).await?;
+    let known = on.fetch_optional("SELECT history FROM store").await?;
+    let known: Option<String> = known.map(|row| row.try_get(0)).transpose()?;
     if known.as_ref().is_none_or(|known| *known == history) {
         return Ok(());
     }

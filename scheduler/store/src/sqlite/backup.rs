@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rand::RngExt;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
@@ -83,7 +84,9 @@ impl Partial {
     /// Creates it beside its place, so that it can be linked there.
     fn beside(to: &Path) -> Result<Self, BackupError> {
         let name = to.file_name().unwrap_or_default().to_string_lossy();
-        let path = to.with_file_name(format!(".{name}.{}.partial", std::process::id()));
+        // Numbers of processes repeat: in a container each backup is the first one.
+        let number: u32 = rand::rng().random();
+        let path = to.with_file_name(format!(".{name}.{number:08x}.partial"));
         // SQLite copies into an empty file.
         match File::create_new(&path) {
             Ok(_) => Ok(Partial(path)),

@@ -20,6 +20,7 @@ use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedId, Version};
 use load_tests::{Origin, Record, Script};
 use worker::fetch::{Fetched, Fetcher, Hops};
+use worker::own_holds::OwnHolds;
 use worker::setup::FetchSetup;
 use worker::trace::Exchange;
 
@@ -124,7 +125,16 @@ impl Bench {
         let deadline = SystemClock.now().after(self.config.timeout);
         let (gate, rules, login) = (&self.gate, &self.rules, self.login.as_ref());
         let patience = self.config.timeout;
-        let hops = Hops { gate, rules, clock: &SystemClock, permit: &permit, deadline, login, patience };
+        let hops = Hops {
+            gate,
+            rules,
+            clock: &SystemClock,
+            permit: &permit,
+            own_holds: &OwnHolds::default(),
+            deadline,
+            login,
+            patience,
+        };
         let mut trace = Vec::new();
         let fetched = self.fetcher.fetch_traced(job, &hops, &mut trace).await;
         self.gate.release(&permit, Release::default(), SystemClock.now()).await.unwrap();

@@ -22,7 +22,8 @@ use common::url::{FeedId, FeedUrl, Version};
 use load_tests::{Feed, Origin, Script};
 use tokio_util::sync::CancellationToken;
 use worker::fetch::Fetcher;
-use worker::poll::{OwnHolds, Poller};
+use worker::own_holds::OwnHolds;
+use worker::poll::Poller;
 use worker::run::Worker;
 
 /// How long anything may take: far beyond what a loaded machine needs.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::faults::{Fault, Faults, Faulty};
-use common::host::{HostConfig, HostRule};
+use common::host::{HostConfig, HostRule, HostRules};
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::{HostGate, Isolation, LoadMark, Nonces, Reservation, ReserveRequest};
 use common::job::FetchJob;
@@ -13,8 +13,10 @@ use common::metrics::Metrics;
 use common::outcome::FailureKind;
 use common::report::{FetchReport, Outcome};
 use common::time::{Clock, ClockWatch, SystemClock, Timestamp};
+use common::url::FeedUrl;
 use load_tests::{Feed, Script};
-use worker::poll::{OwnHolds, Polled, Poller};
+use worker::own_holds::OwnHolds;
+use worker::poll::{Polled, Poller};
 
 use super::bench::{Bench, PATIENCE, document, failure, not_modified};
 
@@ -253,6 +255,15 @@ async fn p17_a_redirect_is_followed_no_sooner_than_it_says() {
 
 /// Works a job to its end, as a worker does. Returns its report, the gate, and the names of the gate's calls.
 async fn worked(bench: Bench, job: FetchJob) -> (FetchReport, Arc<dyn HostGate>, Vec<&'static str>) {
+    worked_with(OwnHolds::default(), bench, job).await
+}
+
+/// The same, by a worker that knows of holds that the gate does not have.
+async fn worked_with(
+    own_holds: OwnHolds,
+    bench: Bench,
+    job: FetchJob,
+) -> (FetchReport, Arc<dyn HostGate>, Vec<&'static str>) {
     let mut config = common::config::load(None, std::iter::empty(), &[]).unwrap().config;
     (config.fetch, config.host) = (bench.config, gap(Duration::ZERO));
     let rules = LiveRules::new(&config);
@@ -274,7 +285,7 @@ async fn worked(bench: Bench, job: FetchJob) -> (FetchReport, Arc<dyn HostGate>,
         secrets: Arc::default(),
         watch: ClockWatch::default(),
         nonces: Nonces::default(),
-        own_holds: OwnHolds::default(),
+        own_holds,
     };
     let polled = poller.poll(&FetchJob { ticket, expires, ..job }, Isolation::None).await.unwrap();
     let Polled::Report(report, Some(held)) = polled else { panic!("{polled:?}") };
@@ -312,6 +323,20 @@ async fn p28_the_host_at_the_end_of_a_redirect_is_held_before_its_slot_is_free()
         assert_eq!(order, ["hold", "release", "hold", "release"], "{report:?}");
         assert_eq!(gate.held(SystemClock.now()).await.unwrap(), 1, "{report:?}");
     }
+}
+
+#[tokio::test]
+async fn a_redirect_to_a_host_whose_hold_the_gate_does_not_have_yet_is_followed_after_it() {
+    let bench = Bench::start().await;
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    let target: FeedUrl = bench.origin.url_on(1, "/feed").parse().unwrap();
+    let (now, own_holds) = (SystemClock.now(), OwnHolds::default());
+    let held = now.after(PATIENCE);
+    own_holds.note(&HostRules::default().for_url(target.as_url()).key, held, now);
+    let job = bench.feed("/old", Script::redirect(302, target.as_str()));
+    let (report, _, calls) = worked_with(own_holds, bench, job).await;
+    assert_eq!(report.outcome, Outcome::Deferred { until: held });
+    assert!(!calls.contains(&"acquire_extra"), "{calls:?}");
 }
 
 #[tokio::test]

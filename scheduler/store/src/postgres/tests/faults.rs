@@ -1,7 +1,7 @@
 //! A server that ends connections, or stops answering.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::config::ServerConfig;
@@ -97,6 +97,32 @@ async fn a_server_that_stops_answering_is_given_up_in_time_and_used_again_when_i
     assert_eq!(feed(&patient, id).await.entries, 1);
 }
 
+/// A server whose answers take 0.6 s has to be reached within the time that a call waits for a connection.
+#[tokio::test]
+async fn making_a_connection_asks_the_server_five_questions() {
+    let schema = Schema::default();
+    let proxy = Proxy::start().await;
+    let store = PostgresStore::open(&ServerConfig::at(&proxy.url), &schema.0).await.unwrap();
+    store.paused().await.unwrap();
+    // The first connection of all stored the timeline.
+    let store = PostgresStore::open(&ServerConfig::at(&proxy.url), &schema.0).await.unwrap();
+    let asked = async || {
+        store.paused().await.unwrap();
+        in_time("the connection is idle", async || {
+            tokio::task::yield_now().await;
+            (store.pool.num_idle() == 1).then_some(())
+        })
+        .await;
+        let questions = proxy.questions.lock().unwrap();
+        questions.last().unwrap().load(Ordering::SeqCst)
+    };
+    let first = asked().await;
+    let second = asked().await - first;
+    assert_eq!(second, 2, "the statement, and a ping before the connection is idle again");
+    // For TLS, the user, the settings, the timeline and the stored one; then the statement is prepared.
+    assert_eq!(first, 5 + 1 + second);
+}
+
 /// Repeats a query until it has an answer, and returns that.
 async fn in_time<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -148,6 +174,8 @@ pub(super) struct Proxy {
     stalled: Arc<AtomicBool>,
     /// The number of connections, and up to which of them all are silent.
     numbers: Arc<(AtomicUsize, AtomicUsize)>,
+    /// How often the client of each connection sent something and then waited.
+    questions: Arc<Mutex<Vec<Arc<AtomicUsize>>>>,
 }
 
 impl Proxy {
@@ -164,7 +192,8 @@ impl Proxy {
         let stalled = Arc::new(AtomicBool::new(false));
         let seen = stalled.clone();
         let numbers = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
-        let counted = numbers.clone();
+        let questions = Arc::new(Mutex::new(Vec::new()));
+        let (counted, all) = (numbers.clone(), questions.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let number = counted.0.fetch_add(1, Ordering::SeqCst);
@@ -175,11 +204,13 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(to.clone()).await else { continue };
                 let (client_read, client_write) = client.into_split();
                 let (server_read, server_write) = server.into_split();
-                tokio::spawn(forward(client_read, server_write, seen.clone(), is_silent.clone()));
-                tokio::spawn(forward(server_read, client_write, seen.clone(), is_silent));
+                let (asked, answered) = (Arc::<AtomicUsize>::default(), Arc::default());
+                all.lock().unwrap().push(asked.clone());
+                tokio::spawn(forward(client_read, server_write, seen.clone(), asked, is_silent.clone()));
+                tokio::spawn(forward(server_read, client_write, seen.clone(), answered, is_silent));
             }
         });
-        Proxy { url, port, stalled, numbers }
+        Proxy { url, port, stalled, numbers, questions }
     }
 
     /// Forwards nothing, on present and new connections, or everything again.
@@ -197,6 +228,7 @@ async fn forward(
     mut from: impl AsyncReadExt + Unpin,
     mut to: impl AsyncWriteExt + Unpin,
     stalled: Arc<AtomicBool>,
+    reads: Arc<AtomicUsize>,
     is_silent: impl Fn() -> bool,
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; 1 << 16];
@@ -205,6 +237,7 @@ async fn forward(
         if read == 0 {
             return Ok(());
         }
+        reads.fetch_add(1, Ordering::SeqCst);
         while stalled.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
