@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use common::config::Config;
 use common::feed::Feed;
-use common::host_gate::{HostGate, Permit, Release, fresh_nonce};
+use common::host_gate::{GateError, HostGate, Permit, Release, fresh_nonce};
 use common::policy::{Decision, Rule, Status, Term, Terms};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use futures_util::future::join_all;
 use store::{FeedChange, Store, StoreError, Verdict};
+
+use crate::error::BackendError;
 
 /// Returns when the last request of each version began. Two requests of a version come together when the first one's report waited for
 /// so long that the feed was fetched again: the next poll is planned by the later one.
@@ -40,14 +42,15 @@ pub(super) fn wait_for_second_fetch(config: &Config, report: &FetchReport, decis
 
 /// Has the gate remember once more that the versions of reports were reported whose permits have ended, before these are stored. It may have
 /// forgotten that, or forget it soon, and other jobs for these versions may be on their way: feeds are claimed again when their leases
-/// end, or when the schedule has lost them.
+/// end, or when the schedule has lost them. While the gate does not answer they are not stored: it would grant such a job as soon as it
+/// answers again. Only for the part of a gate that is away the others do not wait.
 pub(super) async fn remember(
     store: &dyn Store,
     gate: &dyn HostGate,
     config: &Config,
     verdicts: &[Verdict],
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<(), BackendError> {
     let deadline = config.fetch.deadline();
     let is_late = |verdict: &&Verdict| verdict.report.started.after(deadline) < now;
     let late: Vec<&Verdict> = verdicts.iter().filter(is_late).collect();
@@ -58,12 +61,17 @@ pub(super) async fn remember(
         let (host, version) = (report.host.clone(), report.version.in_epoch(epochs));
         let permit = Permit { host, feed: Some(report.feed), version, nonce: fresh_nonce() };
         let release = Release { remembered: Some(lease(config)), next_start_in: None };
-        if let Err(error) = gate.release(&permit, release, now).await {
-            // While it does not answer it grants nothing.
-            tracing::debug!(feed = %report.feed, error = &error as &dyn std::error::Error, "the host gate may grant the version of a late report again");
-        }
+        gate.release(&permit, release, now).await
     });
-    join_all(releases).await;
+    for released in join_all(releases).await {
+        match released {
+            Err(error @ GateError::PartAway { .. }) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::debug!(error, "the host gate may grant the version of a late report again");
+            }
+            ended => ended?,
+        }
+    }
     Ok(())
 }
 

@@ -41,7 +41,12 @@ impl Drop for Schema {
         if std::thread::panicking() {
             return; // left to be looked at
         }
-        let drop = AssertSqlSafe(format!("DROP SCHEMA IF EXISTS \"{}\" CASCADE", self.0));
+        // Connections that are not closed yet may be within a transaction, and have its locks until its time limit.
+        let drop = AssertSqlSafe(format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'feedfleet % {0}'; \
+             DROP SCHEMA IF EXISTS \"{0}\" CASCADE",
+            self.0
+        ));
         // A separate runtime: this one may be ending.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

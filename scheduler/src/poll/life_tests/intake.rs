@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use common::config::ServerConfig;
-use common::faults::Faults;
+use common::faults::{Fault, Faults};
 use common::host_gate::Acquired;
 use common::policy::Rule;
 use common::queue::{Delivery, QueueDepth, QueueError};
@@ -385,6 +385,32 @@ async fn a_job_for_a_version_whose_report_was_stored_late_is_not_granted_when_th
         fleet.settle(late).await;
         assert_eq!(fleet.acquired(second).await, Acquired::Reported);
     }
+}
+
+#[tokio::test]
+async fn a_late_report_is_not_stored_while_the_gate_cannot_be_told_that_its_version_was_reported() {
+    let late_report = async |planned: Option<usize>| {
+        let faults = Faults::at(planned.map(|call| (call, Fault::Before)));
+        let gate: Arc<dyn HostGate> = Arc::new(MemoryGate::new(Timestamp::EPOCH));
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let gate = Arc::new(common::faults::Faulty::new(gate, &faults));
+        let fleet = Fleet::with(config(), memory().await, clock, gate, Arc::new(Faulty::new())).await;
+        let id = fleet.add("http://a.example/").await;
+        let late = fleet.work(&fleet.dispatched().await[0], not_modified()).await;
+        fleet.clock.advance(Duration::from_secs(241));
+        let second = fleet.dispatched().await.remove(0);
+        (fleet, faults, id, late, second)
+    };
+    let (_, faults, ..) = late_report(None).await;
+    // The call before it passes on the holds of reports.
+    let (fleet, faults, id, late, second) = late_report(Some(faults.calls() + 1)).await;
+    let now = fleet.clock.now();
+    fleet.results.settle(vec![late.clone()], now).await.unwrap_err();
+    assert_eq!(faults.struck()[0].1, "release");
+    assert_eq!(fleet.feed(id).await.state.last_polled, None);
+    fleet.settle(late).await;
+    assert!(fleet.feed(id).await.state.last_polled.is_some());
+    assert_eq!(fleet.acquired(&second).await, Acquired::Reported);
 }
 
 #[tokio::test]
