@@ -49,7 +49,7 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
     let config = Arc::new(descriptors::fit(config)?);
     let feeds = read_sources(sources, &config.fetch.at_service)?;
     let data = Data::before(&config)?;
-    let fleet = Fleet::open(config).await.inspect_err(|_| data.discard_unwritten())?;
+    let fleet = Fleet::open(config).await?;
     let listener = bind(fleet.config.api.listen).await?;
     let ops = fleet.ops();
     // No other code has a reference to it yet.
@@ -316,8 +316,6 @@ struct Data {
     folder: Option<PathBuf>,
     /// There is no database in it yet.
     is_new: bool,
-    /// The database's file.
-    file: Option<PathBuf>,
 }
 
 impl Data {
@@ -332,14 +330,7 @@ impl Data {
             false => folder.to_owned(),
         });
         let is_new = file.is_some_and(|file| !file.exists());
-        Ok(Data { folder, is_new, file: file.map(Path::to_owned) })
-    }
-
-    /// Removes a new file into which nothing could be written, on a full disk for example: the next start would refuse it.
-    fn discard_unwritten(&self) {
-        let file = self.file.as_ref().filter(|file| self.is_new && is_empty(file));
-        // An error says nothing that the failed start does not.
-        file.map(std::fs::remove_file);
+        Ok(Data { folder, is_new })
     }
 
     fn described(&self, config: &Config) -> String {
@@ -351,16 +342,13 @@ impl Data {
     }
 }
 
-fn is_empty(file: &Path) -> bool {
-    std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() == 0)
-}
-
 /// Refuses an empty file where the database is expected: SQLite would begin a new store in it, and what an interrupted
 /// copy was to restore would be missing. A journal beside it means that this program was killed while it made the file.
 fn refuse_empty(file: &Path) -> anyhow::Result<()> {
     let mut journal = file.as_os_str().to_owned();
     journal.push("-journal");
-    if is_empty(file) && !Path::new(&journal).exists() {
+    let is_empty = std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() == 0);
+    if is_empty && !Path::new(&journal).exists() {
         bail!(
             "{} is empty, so it is not a store; if it comes from an interrupted copy, put the backup there again, or \
              remove the file to start without feeds",

@@ -65,8 +65,7 @@ impl FirstPoll<'_> {
             let over = polled && feed.last_success.is_some() || feed.status != Status::Active;
             let failed = matches!(feed.last_outcome, Some(OutcomeKind::Failed | OutcomeKind::Throttled)) && polled;
             // A page is a failed poll for a moment, until the fleet has taken the feed that it announces.
-            let is_late = Instant::now() >= deadline + PAGE_SETTLES;
-            let settled = failed && (is_late || failing.get_or_insert_with(Instant::now).elapsed() >= PAGE_SETTLES);
+            let settled = failed && failing.get_or_insert_with(Instant::now).elapsed() >= PAGE_SETTLES;
             if over || settled {
                 drop(waiting);
                 return self.outcome(added, &asked.url).await;

@@ -29,6 +29,12 @@ impl OwnHolds {
         }
     }
 
+    /// Returns all that have not ended.
+    pub fn all(&self, now: Timestamp) -> Vec<(HostKey, Timestamp)> {
+        let holds = common::lock(&self.0);
+        holds.iter().filter(|(_, until)| **until > now).map(|(host, until)| (host.clone(), *until)).collect()
+    }
+
     /// Returns until when nothing may be sent to the host, as far as this worker alone knows.
     pub fn of(&self, host: &HostKey, now: Timestamp) -> Option<Timestamp> {
         common::lock(&self.0).get(host).copied().filter(|until| *until > now)

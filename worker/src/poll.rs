@@ -320,11 +320,28 @@ impl Poller {
             self.gate.hold(std::slice::from_ref(hold), now).await?;
             self.own_holds.is_known(hold);
         }
+        self.send_own_holds(now).await?;
         let remembered = held.reported.then_some(remembered);
         let next_start_in = held.last_start.map(|(sent, gap)| gap.saturating_sub(sent.elapsed()));
         let release = Release { remembered, next_start_in };
         log::releasing(&held.permit, &release, now);
         self.gate.release(&held.permit, release, now).await
+    }
+
+    /// Sends the gate the holds of other fetches, and of hosts that redirected, that it did not take when they were read. A part of it
+    /// that is away gets them with a later release.
+    async fn send_own_holds(&self, now: Timestamp) -> Result<(), GateError> {
+        if self.own_holds.all(now).is_empty() {
+            return Ok(());
+        }
+        let now = self.time().await?;
+        let holds = self.own_holds.all(now);
+        match self.gate.hold(&holds, now).await {
+            Ok(()) => holds.iter().for_each(|hold| self.own_holds.is_known(hold)),
+            Err(GateError::PartAway { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     /// Returns until when the schedule hides the job's feed.

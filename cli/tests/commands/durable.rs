@@ -133,14 +133,16 @@ async fn a_backup_of_a_running_fleet_is_a_fleet_of_its_own() {
 
 #[test]
 fn a_first_start_that_could_write_nothing_does_not_prevent_the_next_one() {
-    let (folder, data) = folder();
-    let start = ["run", "--once", "--data", &data, "--listen", "127.0.0.1:0"];
-    let mut full = Command::new("sh");
-    full.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_feedfleet")]).args(start);
-    assert_eq!(Ran::from(full.output().unwrap()).code, Some(1));
-    let again = run(&start);
-    assert_eq!(again.code, Some(0), "{}", again.err);
-    drop(folder);
+    for command in [&["run", "--once", "--listen", "127.0.0.1:0"][..], &["migrate"]] {
+        let (folder, data) = folder();
+        let start = [command, &["--data", &data]].concat();
+        let mut full = Command::new("sh");
+        full.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_feedfleet")]).args(&start);
+        assert_eq!(Ran::from(full.output().unwrap()).code, Some(1));
+        let again = run(&["run", "--once", "--listen", "127.0.0.1:0", "--data", &data]);
+        assert_eq!(again.code, Some(0), "{}", again.err);
+        drop(folder);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

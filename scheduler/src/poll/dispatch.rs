@@ -60,7 +60,7 @@ pub struct Dispatcher {
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// Feeds claimed.
+    /// Feeds claimed; without those that were put back for want of room for logins, if no others were claimed with them.
     pub claimed: usize,
     /// Of these, the ones that became jobs; the others wait for their hosts, or were not due after all.
     pub published: usize,
@@ -245,12 +245,13 @@ impl Dispatcher {
         let due = open_minutes::waiting(&*self.schedule, &config.policy, due, now).await?;
         let wanted = due.len();
         let due = self.fitting(due, room_in_queue, now).await?;
-        let put_back = wanted - due.len();
+        let (put_back, fits) = (wanted - due.len(), !due.is_empty());
         let first_claims = due.iter().filter(|(_, claim)| claim.parked_at.is_none() && !claim.lease_expired).count();
         let published = self.dispatch(due, now).await?;
         self.condition.price.dispatched(first_claims, published);
-        // A round that put feeds back does not follow the next one at once: those would be claimed for nothing too.
-        Ok(Round { claimed: claimed - put_back, published, queue_full: claimed == room_in_queue.jobs })
+        // After a round that only put feeds back the next one has time: it may do the same with others.
+        let taken = if fits { claimed } else { claimed - put_back };
+        Ok(Round { claimed: taken, published, queue_full: claimed == room_in_queue.jobs })
     }
 
     /// Takes the feeds out of `dead` that are live all the same, and so have rows that this program cannot read: they

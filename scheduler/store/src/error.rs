@@ -19,6 +19,15 @@ pub enum StoreError {
         #[source]
         source: sqlx::Error,
     },
+    /// No connection to the database could be made in time. Nothing was begun.
+    #[error("the store could not {action}")]
+    Unconnected {
+        /// What was being attempted.
+        action: &'static str,
+        /// Why it failed.
+        #[source]
+        source: sqlx::Error,
+    },
     /// No room is left. Nothing was half-written; it works again when there is room.
     #[error("the store could not {action}: the disk is full")]
     Full {
@@ -166,7 +175,8 @@ impl StoreError {
         }
     }
 
-    /// Returns whether the server's end, or its change to a standby, affects other connections too.
+    /// Returns whether the server's end, or its change to a standby, affects other connections too. That no new connection could be
+    /// made says nothing of them: the server may be slow.
     pub(crate) fn ends_sessions(&self) -> bool {
         match self {
             StoreError::Database { source: sqlx::Error::Io(_), .. } => true,
@@ -182,14 +192,21 @@ impl StoreError {
         let closed = |source: &sqlx::Error| matches!(source, sqlx::Error::PoolTimedOut | sqlx::Error::Tls(_));
         match self {
             StoreError::Database { source, .. } => self.ends_sessions() || closed(source),
-            StoreError::Full { .. } | StoreError::Late { .. } | StoreError::Clock(_) => true,
+            StoreError::Unconnected { .. } | StoreError::Full { .. } | StoreError::Late { .. } => true,
+            StoreError::Clock(_) => true,
             _ => false,
         }
     }
 
     /// Returns whether the same call may work later, because only the database's server or its machine is out of order.
     pub fn may_pass(&self) -> bool {
-        matches!(self, StoreError::Database { .. } | StoreError::Full { .. } | StoreError::Late { .. })
+        matches!(
+            self,
+            StoreError::Database { .. }
+                | StoreError::Unconnected { .. }
+                | StoreError::Full { .. }
+                | StoreError::Late { .. }
+        )
     }
 
     /// For `map_err`, where a feed's identity is changed: like [`StoreError::on`], or [`StoreError::Taken`].
@@ -197,6 +214,16 @@ impl StoreError {
         move |source| match source.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation) {
             true => StoreError::Taken,
             false => StoreError::on(action)(source),
+        }
+    }
+
+    /// For `map_err`, where a connection is taken from the pool or made.
+    pub(crate) fn unconnected(action: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
+        move |source| match source {
+            sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut => {
+                StoreError::Unconnected { action, source }
+            }
+            source => StoreError::on(action)(source),
         }
     }
 
@@ -247,4 +274,19 @@ fn refused_by_postgres(state: &str) -> bool {
 /// Returns the SQLSTATE, when PostgreSQL reported one.
 pub(crate) fn postgres_state(error: &sqlx::Error) -> Option<&str> {
     Some(error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_could_not_be_made_says_nothing_of_the_others() {
+        let cut = || sqlx::Error::Io(std::io::ErrorKind::NotConnected.into());
+        assert!(StoreError::on("be used")(cut()).ends_sessions());
+        for source in [cut(), sqlx::Error::PoolTimedOut] {
+            let error = StoreError::unconnected("be used")(source);
+            assert!(!error.ends_sessions() && error.is_servers() && error.may_pass());
+        }
+    }
 }

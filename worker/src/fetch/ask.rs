@@ -141,7 +141,7 @@ pub(super) async fn give_back(fetch: &Fetch<'_>, permit: &Permit, rest: Option<O
         let hold = (permit.host.clone(), first_hold(until, now, fetch.hops.deadline.since(now)));
         fetch.hops.own_holds.note(&hold.0, hold.1, now);
         if let Err(error) = fetch.hops.gate.hold(std::slice::from_ref(&hold), now).await {
-            // The permit keeps the slot until its deadline; meanwhile the worker sends the hold again.
+            // The permit keeps the slot until its deadline. The worker sends the hold again before it releases the permit of this fetch.
             tracing::warn!(feed = %fetch.job.feed, error = &error as &dyn std::error::Error, "the hold of a hop's host waits for the host gate");
             return;
         }

@@ -135,6 +135,18 @@ async fn a_backlog_of_logins_grows_no_further_and_keeps_no_other_job_away() {
 }
 
 #[tokio::test]
+async fn a_round_that_finds_no_room_for_logins_and_nothing_else_is_not_followed_by_the_next_at_once() {
+    let queues = Queues::new(1).await;
+    queues.leave_logins().await;
+    queues.add_with_login("https://login.example/feed").await;
+    let claimed = async || queues.fleet.dispatcher.round(queues.fleet.clock.now(), usize::MAX).await.unwrap().claimed;
+    assert_eq!(claimed().await, 0);
+    queues.fleet.clock.advance(LATER);
+    queues.fleet.add("https://plain.example/feed").await;
+    assert_eq!(claimed().await, 2, "one of them became a job");
+}
+
+#[tokio::test]
 async fn jobs_with_logins_are_as_many_as_the_workers_with_the_key_hold_and_the_others_follow() {
     let queues = Queues::new(1).await;
     for n in 0..HELD + 8 {

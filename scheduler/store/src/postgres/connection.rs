@@ -40,7 +40,8 @@ impl PostgresStore {
         // Before it is made: then its server is at least the one of this term.
         let term = self.servers.term();
         let is_busy = || self.connections.used() >= CONNECTIONS as usize;
-        let mut connection = self.servers.acquire(&self.pool, is_busy).await.map_err(StoreError::on(action))?;
+        let mut connection =
+            self.servers.acquire(&self.pool, is_busy).await.map_err(StoreError::unconnected(action))?;
         connection.close_on_drop();
         let servers = Arc::clone(&self.servers);
         Ok(StoreConnection { connection, servers, term, _in_use: self.connections.in_use() })

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use sqlx::{Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 use tokio::time::{Instant, timeout};
 
 use super::primary::Servers;
@@ -21,7 +21,7 @@ const SLOW: Duration = Duration::from_secs(2);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long a look may take, connecting included; beyond it nothing is known.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(4);
 /// How long an idle connection may take to prove that it still carries.
 const PING: Duration = Duration::from_secs(1);
 
@@ -128,7 +128,8 @@ impl Connections {
         let here = self.servers.host();
         let left = self.lock().used.values().any(|(since, host)| *host != here && since.elapsed() > SLOW);
         let fewer = matches!(working, Ok(Ok(working)) if working < waiting);
-        let twice = fewer && last.as_ref().is_some_and(|before| before.fewer && before.at.elapsed() < 4 * LOOK_EVERY);
+        let twice = fewer
+            && last.as_ref().is_some_and(|before| before.fewer && before.at.elapsed() < 2 * LOOK_EVERY + PATIENCE);
         let lost = left || twice;
         if lost && !left {
             tracing::warn!(waiting, "connections to PostgreSQL went silent; they are replaced");
@@ -140,12 +141,23 @@ impl Connections {
         lost
     }
 
-    /// For how many of our connections the server works, or did a moment ago.
+    /// For how many of our connections the server works, or did a moment ago. An error if it does not even list the one that asks.
     async fn working(&self) -> Result<usize, sqlx::Error> {
         let mut on = self.servers.connect().await?;
-        let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND pid <> pg_backend_pid() \
-                   AND (state = 'active' OR clock_timestamp() - state_change < interval '1 second')";
-        let working: i64 = sqlx::query_scalar(sql).bind(&self.name).fetch_one(&mut on).await?;
+        // As a text, without being prepared: that would be a question more, and the server may be far away.
+        let sql = format!(
+            "SELECT count(*) FILTER (WHERE pid <> pg_backend_pid() \
+             AND (state = 'active' OR clock_timestamp() - state_change < interval '1 second')), \
+             coalesce(bool_or(pid = pg_backend_pid() AND state = 'active'), false) \
+             FROM pg_stat_activity WHERE application_name = '{}'",
+            self.name.replace('\'', "''")
+        );
+        let row = on.fetch_one(AssertSqlSafe(sql)).await?;
+        let (working, is_listed): (i64, bool) = (row.try_get(0)?, row.try_get(1)?);
+        if !is_listed {
+            // A proxy gives sessions other names, or the server keeps no list: then the others are not found either.
+            return Err(sqlx::Error::RowNotFound);
+        }
         // Closed, or dropped: it is not needed any more.
         let _ = on.close().await;
         Ok(usize::try_from(working).unwrap_or(usize::MAX))

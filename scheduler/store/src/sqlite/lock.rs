@@ -42,6 +42,19 @@ pub(super) fn lock(database: &Path) -> Result<Lock, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sqlite::SqliteStore;
+
+    #[tokio::test]
+    async fn a_second_process_leaves_the_file_alone_into_which_the_first_has_written_nothing_yet() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("feedfleet.db");
+        let first = lock(&database).unwrap();
+        File::create_new(&database).unwrap();
+        let second = SqliteStore::open(database.to_str().unwrap()).await.unwrap_err();
+        assert!(matches!(second, StoreError::InUse { .. }));
+        assert!(database.exists());
+        drop(first);
+    }
 
     #[test]
     fn a_lock_ends_with_its_holder_even_while_a_copy_of_its_descriptor_is_open() {

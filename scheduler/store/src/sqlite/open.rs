@@ -1,8 +1,8 @@
 //! Opening: the file, the pragmas, the schema.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use common::config::{QuotaConfig, without_password};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
@@ -51,6 +51,18 @@ impl SqliteStore {
 
     async fn open_file(path: &Path) -> Result<Self, StoreError> {
         let lock = lock(path)?;
+        let is_new = fs::symlink_metadata(path).is_err();
+        let opened = Self::open_locked(path).await;
+        if opened.is_err() && is_new && fs::symlink_metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0) {
+            // Nothing could be written into it, on a full disk for example. The next start would refuse an empty file. The error of
+            // opening says more than that of removing.
+            let _ = fs::remove_file(path);
+        }
+        Ok(SqliteStore { lock: Some(lock), ..opened? })
+    }
+
+    /// The file is locked, so that no other process uses it.
+    async fn open_locked(path: &Path) -> Result<Self, StoreError> {
         let base = SqliteConnectOptions::new()
             .filename(path)
             .busy_timeout(Duration::from_secs(10))
@@ -71,7 +83,7 @@ impl SqliteStore {
             .max_lifetime(None)
             .test_before_acquire(false)
             .connect_lazy_with(base.read_only(true).pragma("cache_size", READER_CACHE));
-        Ok(SqliteStore { writer, readers, quota: QuotaConfig::NONE, lock: Some(lock) })
+        Ok(SqliteStore { writer, readers, quota: QuotaConfig::NONE, lock: None })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::config::ServerConfig;
-use sqlx::Acquire;
+use sqlx::{Acquire, Executor};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -89,7 +89,7 @@ async fn a_server_that_stops_answering_is_given_up_in_time_and_used_again_when_i
     let calls = futures_util::future::join_all(calls);
     tokio::time::timeout(PATIENCE, calls).await.expect("the server is given up");
     let late = store.feed(&crate::FeedRef::Id(id)).await.unwrap_err();
-    assert!(matches!(late, StoreError::Late { .. } | StoreError::Database { .. }), "{late:?}");
+    assert!(late.is_servers(), "{late:?}");
 
     proxy.stalled.store(false, Ordering::SeqCst);
     let apply = async || store.apply(std::slice::from_ref(&fetched), SKEW, at(13)).await.ok();
@@ -117,10 +117,12 @@ async fn making_a_connection_asks_the_server_five_questions() {
         questions.last().unwrap().load(Ordering::SeqCst)
     };
     let first = asked().await;
+    // For TLS, the user, the settings, the timeline and the stored one; the statement is prepared and asked; a ping follows, before the
+    // connection is idle.
+    assert_eq!(first, 5 + 2 + 1);
+    // One ping more if it was idle for a second.
     let second = asked().await - first;
-    assert_eq!(second, 2, "the statement, and a ping before the connection is idle again");
-    // For TLS, the user, the settings, the timeline and the stored one; then the statement is prepared.
-    assert_eq!(first, 5 + 1 + second);
+    assert!((2..=3).contains(&second), "{second}");
 }
 
 /// Repeats a query until it has an answer, and returns that.
@@ -164,6 +166,29 @@ async fn connections_that_went_silent_are_replaced_within_seconds_and_slow_state
     let took = begun.elapsed();
     println!("connections that went silent: used again after {took:?}");
     assert!(took < Duration::from_secs(20), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_statement_that_waits_is_left_alone_where_the_server_keeps_no_list_of_sessions() {
+    let schema = Schema::default();
+    let role = schema.0.clone();
+    let mut other = schema.connection().await;
+    let make = format!("CREATE ROLE \"{role}\" SUPERUSER LOGIN; ALTER ROLE \"{role}\" SET track_activities = off");
+    other.execute(sqlx::AssertSqlSafe(make)).await.unwrap();
+    let url = url().replace("//postgres@", &format!("//{role}@"));
+    let store = PostgresStore::open(&ServerConfig::at(&url), &schema.0).await.unwrap();
+    let id = add(&store, "https://a.org/feed").await;
+    let fetched = verdict(&store, id, 10, modified(vec![entry("1", "one")])).await;
+    let mut numbering = other.begin().await.unwrap();
+    sqlx::query("UPDATE store SET seq = seq").execute(&mut *numbering).await.unwrap();
+    let batch = std::slice::from_ref(&fetched);
+    let (applied, ()) = tokio::join!(store.apply(batch, SKEW, at(12)), async {
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        numbering.rollback().await.unwrap();
+    });
+    applied.unwrap();
+    drop((store, schema));
+    other.execute(sqlx::AssertSqlSafe(format!("DROP ROLE \"{role}\""))).await.unwrap();
 }
 
 /// Forwards to the server; while stalled it accepts, and forwards nothing. Connections that were silenced stay open and carry
