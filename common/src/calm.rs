@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use chrono::{Days, NaiveTime, TimeZone};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
@@ -18,10 +19,11 @@ use crate::time::Timestamp;
 pub struct Zone(chrono_tz::Tz);
 
 /// Subscribers of one zone who want a feed at their midnight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CalmGroup {
-    /// The zone of their midnight.
+    /// An IANA time zone.
+    #[schemars(with = "String", extend("example" = "Europe/Paris"))]
     pub zone: Zone,
     /// The number of subscribers.
     pub subscribers: u32,

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{Author, Entry, Fingerprint};
@@ -182,14 +183,17 @@ impl TryFrom<String> for ContentHash {
 }
 
 /// What a publisher says in the feed itself about when to poll. Absent fields were not said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(rename = "Hints")]
 pub struct FeedHints {
-    /// RSS `ttl`, JSON has seconds.
+    /// `ttl` of RSS, in seconds.
     #[serde(with = "crate::duration::optional_seconds", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<f64>")]
     pub ttl: Option<Duration>,
-    /// `sy:updatePeriod` divided by `sy:updateFrequency`.
+    /// `sy:updatePeriod` divided by `sy:updateFrequency`, in seconds.
     #[serde(with = "crate::duration::optional_seconds", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<f64>")]
     pub update_period: Option<Duration>,
     /// `skipHours`: bit h is set when hour h (GMT) is skipped.
     pub skip_hours: u32,
@@ -207,8 +211,9 @@ impl FeedHints {
 /// What a feed says about its further documents and its end. Pages of older entries are read after an overflow and when a person
 /// requests it ([`crate::archive`]). No poll of the feed itself depends on any of this, because the claim may be false: a feed
 /// moves by permanent redirects and ends by 410.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(description = "What a feed says about its further documents and its end. Polling does not depend on it.")]
 pub struct Onward {
     /// The page after this one: `rel=next` (RFC 5005), JSON Feed's `next_url`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -216,7 +221,7 @@ pub struct Onward {
     /// The archive before this document: `rel=prev-archive` (RFC 5005).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prev_archive: Option<String>,
-    /// Where its publisher wants it to be read from now on: `itunes:new-feed-url`.
+    /// The feed's new URL: `itunes:new-feed-url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_feed_url: Option<String>,
     /// Nothing will follow: JSON Feed's `expired`, `itunes:complete`.
@@ -224,11 +229,12 @@ pub struct Onward {
     pub expired: bool,
     /// What it says about itself.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub about: Option<Box<FeedAbout>>,
 }
 
 /// What a feed says about itself beside title and link. Texts are plain, addresses absolute.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FeedAbout {
     /// What it is about.
@@ -240,7 +246,7 @@ pub struct FeedAbout {
     /// A small picture for lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub icon: Option<String>,
-    /// Its language, in lower case.
+    /// Its language, in lower case: `en`, `pt-br`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
     /// Its makers.
@@ -255,14 +261,15 @@ pub struct FeedAbout {
     /// Its licence or copyright.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copyright: Option<String>,
-    /// What it says as a podcast.
+    /// What it says as a podcast (Podcasting 2.0).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub podcast: Option<FeedPodcast>,
 }
 
 /// What a feed says as a podcast (Podcasting 2.0).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct FeedPodcast {
     /// Its identity, wherever it is hosted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -282,8 +289,9 @@ pub struct FeedPodcast {
 }
 
 /// `podcast:funding`
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct Funding {
     /// Where.
     pub url: String,

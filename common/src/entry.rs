@@ -3,6 +3,7 @@
 mod canonical;
 mod details;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use canonical::canonical_url;
@@ -18,7 +19,7 @@ use crate::time::Timestamp;
 pub const LINK_SCHEMES: [&str; 6] = ["http", "https", "mailto", "tel", "magnet", "xmpp"];
 
 /// One entry of a feed, normalised. Text is as the publisher wrote it (HTML is not sanitised here).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Entry {
     /// Identity inside its feed: guid or id, else the link, else a hash of title and date. Stable across polls.
@@ -38,16 +39,16 @@ pub struct Entry {
     /// The authors' names, joined by ", ".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub author: Option<String>,
-    /// A short form of the content.
+    /// A short form of the content: HTML as the publisher sent it, not sanitised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// The whole content.
+    /// The whole content: HTML as the publisher sent it, not sanitised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// Attached media.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub enclosures: Vec<Enclosure>,
-    /// Categories and tags.
+    /// Categories and tags. A different list alone does not count as an update.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
     /// Its language, as the publisher states it, in lower case: `en`, `pt-br`.
@@ -56,7 +57,7 @@ pub struct Entry {
     /// The web pages that its text links to: absolute URLs, each once, up to a limit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<String>,
-    /// The first words of its text as plain text, if it has no title: see [`Entry::display_title`].
+    /// Without a title: the first words of its text, as plain text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_words: Option<String>,
     /// Text was truncated, or content left out, to stay within the size limits.
@@ -64,21 +65,25 @@ pub struct Entry {
     pub cut: bool,
     /// What only some entries have.
     #[serde(flatten, with = "details::beside")]
+    #[schemars(with = "EntryDetails")]
     pub details: Option<Box<EntryDetails>>,
 }
 
 /// A file that belongs to an entry: a podcast's episode, a picture.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct Enclosure {
-    /// Its URL, resolved like [`Entry::url`].
+    /// Its URL, resolved like the entry's.
     pub url: String,
     /// Its media type as announced, such as `audio/mpeg`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(description = "The same as type, which is the name to use.", extend("deprecated" = true))]
     pub media_type: Option<String>,
     /// The same under the name that readers are given. Only [`Entry::name_types`] sets it, so that messages and the
     /// store have it once.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schemars(description = "Its media type as announced, such as audio/mpeg.")]
     pub shown_type: Option<String>,
     /// Its length in bytes as announced.
     #[serde(skip_serializing_if = "Option::is_none")]

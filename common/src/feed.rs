@@ -1,5 +1,6 @@
 //! A feed, with everything that the store keeps of it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::archive::ArchiveRead;
@@ -80,16 +81,17 @@ pub struct Feed {
 }
 
 /// What was left out or removed because a feed exceeded `[quota]`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct OverQuota {
-    /// Entries left out because of their number.
+    /// Entries skipped because of the daily number.
     pub entries: u64,
-    /// Entries left out because of their size.
+    /// Entries skipped because of the daily size.
     pub bytes: u64,
-    /// Old identities that made room.
+    /// Deleted old identities.
     pub rows: u64,
-    /// When that happened last.
+    /// When this last happened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Timestamp>,
 }

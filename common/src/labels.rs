@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The maximum number of labels of a feed.
@@ -15,12 +16,12 @@ pub const LONGEST_EXTERNAL_ID: usize = 200;
 pub const LONGEST_TITLE: usize = 500;
 
 /// What a caller notes on a feed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Marks {
-    /// Labels, sorted, each once.
+    /// The caller's labels of the feed, sorted, each once.
     pub labels: Vec<String>,
-    /// The caller's own id. Several feeds may have the same one.
+    /// The caller's own id of the feed. Several feeds may have the same one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
 }

@@ -1,5 +1,6 @@
 //! Why a feed's last poll failed: one sentence that is stored with the feed until a poll succeeds.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::{FailureKind, OutcomeKind};
@@ -20,26 +21,36 @@ pub enum ErrorKind {
 }
 
 /// Why a feed's last poll failed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LastError {
     /// Which sort of error.
+    #[schemars(with = "String", extend("enum" = ErrorKind::names()))]
     pub kind: ErrorKind,
     /// The HTTP status, if there was a response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// One sentence for people, without secrets and control characters.
+    /// One sentence of at most 200 bytes, without control characters, logins and queries of URLs.
     pub detail: String,
 }
 
-/// A [`LastError`] as callers see it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Why a feed's last poll failed; in an event, why the feed failed then.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LastError")]
 pub struct ExplainedError {
     /// The error.
     #[serde(flatten)]
     pub error: LastError,
-    /// What helps, as far as the operator can do something.
+    /// What helps; absent when there is nothing to do but wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
+}
+
+impl ErrorKind {
+    /// Returns the names of all kinds.
+    fn names() -> Vec<&'static str> {
+        let refused = [OutcomeKind::Throttled, OutcomeKind::Gone].map(OutcomeKind::as_str);
+        FailureKind::ALL.into_iter().map(FailureKind::as_str).chain(refused).collect()
+    }
 }
 
 impl From<LastError> for ExplainedError {

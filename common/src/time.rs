@@ -8,12 +8,14 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use chrono::{DateTime, Datelike, NaiveDate, Timelike, Utc};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use tokio::time::Instant;
 
 /// A point in time: milliseconds since 1970-01-01T00:00:00Z. In JSON an RFC 3339 string in UTC with milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Timestamp(i64);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(inline, extend("format" = "date-time"))]
+pub struct Timestamp(#[schemars(with = "String")] i64);
 
 impl Timestamp {
     /// 1970-01-01T00:00:00Z, used for "never" where an order is needed.

@@ -25,14 +25,15 @@ fn run(home: &Home, program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) ->
     text(&output.stdout)
 }
 
-/// Returns a fleet without feeds, and an origin with one.
+/// Returns a fleet without feeds, and an origin with one. The fleet's description is in the home.
 async fn fleet(home: &Home) -> (Origin, String, crate::harness::Fleet) {
     let origin = Origin::listen(&loopback(1, 0)).await.unwrap();
     origin.set("/feed", Script::feed(Feed::rss().initial(3)));
-    let description = tree().join("scheduler/web/src/api/openapi.json");
-    std::fs::copy(description, home.path("openapi.json")).unwrap();
     let feed = origin.url("/feed");
-    (origin, feed, home.start(&[]))
+    let fleet = home.start(&[]);
+    let description = fleet.get("/openapi.json").await;
+    std::fs::write(home.path("openapi.json"), description.to_string()).unwrap();
+    (origin, feed, fleet)
 }
 
 #[tokio::test(flavor = "multi_thread")]

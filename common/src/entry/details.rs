@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What only some entries have. Addresses are absolute, texts are plain unless they say otherwise.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EntryDetails {
     /// A picture that represents it.
@@ -14,11 +15,12 @@ pub struct EntryDetails {
     pub image: Option<String>,
     /// The authors, where more is known of them than [`super::Entry::author`] says.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(description = "Its authors, each with what is known.")]
     pub authors: Vec<Author>,
     /// The page with its comments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comments_url: Option<String>,
-    /// How many there are.
+    /// The number of comments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comments_count: Option<u32>,
     /// The feed that an aggregator took it from.
@@ -45,10 +47,10 @@ pub struct EntryDetails {
     /// What relative links of the content are resolved against, where the publisher says it (`xml:base`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// What it says as an episode.
+    /// What it says as an episode (iTunes, Podcasting 2.0).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub podcast: Option<Box<Podcast>>,
-    /// Further elements, by their name with its prefix: a bounded number of bytes.
+    /// Further elements by their name with its prefix, at most 4 KB: texts, or attributes with the text as `#text`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extensions: BTreeMap<String, Vec<Extension>>,
 }
@@ -78,8 +80,9 @@ impl std::io::Write for Counted {
 }
 
 /// A person or organisation.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct Author {
     /// The name; an address where there is none.
     pub name: String,
@@ -95,8 +98,9 @@ pub struct Author {
 }
 
 /// The feed that an aggregated entry was taken from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct Source {
     /// Its title.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,17 +114,19 @@ pub struct Source {
 }
 
 /// A place on Earth (WGS 84), in degrees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct Geo {
-    /// North is positive.
+    /// Degrees, north is positive.
     pub lat: Number,
-    /// East is positive.
+    /// Degrees, east is positive.
     pub lon: Number,
 }
 
 /// What an entry says as an episode (iTunes, Podcasting 2.0).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct Podcast {
     /// Its number.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,8 +170,9 @@ pub struct Podcast {
 }
 
 /// `podcast:transcript`
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct Transcript {
     /// Where it is.
     pub url: String,
@@ -181,8 +188,9 @@ pub struct Transcript {
 }
 
 /// `podcast:chapters`
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct Chapters {
     /// Where they are.
     pub url: String,
@@ -192,8 +200,9 @@ pub struct Chapters {
 }
 
 /// `podcast:person`
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct Person {
     /// The name.
     pub name: String,
@@ -212,8 +221,9 @@ pub struct Person {
 }
 
 /// `podcast:alternateEnclosure`
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct AlternateEnclosure {
     /// Its media type.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
@@ -239,7 +249,8 @@ pub struct AlternateEnclosure {
 }
 
 /// `podcast:soundbite`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct Soundbite {
     /// Seconds from the beginning.
     pub start: Number,
@@ -251,8 +262,9 @@ pub struct Soundbite {
 }
 
 /// `podcast:value`
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct Value {
     /// The payment's network: `lightning`.
     #[serde(rename = "type")]
@@ -268,8 +280,9 @@ pub struct Value {
 }
 
 /// `podcast:valueRecipient`
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct Recipient {
     /// Whose it is.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -287,8 +300,9 @@ pub struct Recipient {
 }
 
 /// `podcast:license`
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct License {
     /// Its name: an identifier of SPDX's list in lower case, or a text.
     pub name: String,
@@ -298,8 +312,9 @@ pub struct License {
 }
 
 /// `podcast:location`
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct Location {
     /// For people.
     pub name: String,
@@ -312,8 +327,9 @@ pub struct Location {
 }
 
 /// An element without a separate field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(inline)]
 pub enum Extension {
     /// One without attributes: its text.
     Text(String),
@@ -322,7 +338,8 @@ pub enum Extension {
 }
 
 /// A finite number. JSON: without a point where it is whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema)]
+#[schemars(inline)]
 pub struct Number(f64);
 
 /// No number is NaN.

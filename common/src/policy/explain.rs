@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Rule, Term};
@@ -10,9 +11,11 @@ use crate::time::Timestamp;
 use crate::words;
 
 /// One term, with its explanation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Term")]
 pub struct ExplainedTerm {
     /// The rule.
+    #[schemars(with = "String")]
     pub rule: Rule,
     /// The due time after the rule was applied.
     pub due: Timestamp,

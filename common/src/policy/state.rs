@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::head_first::HeadFirst;
@@ -98,7 +99,8 @@ impl Default for Audience {
 }
 
 /// The penalty box: why a feed waits longer than its interval, and until when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct Penalty {
     /// The failure that put it there.
     pub kind: FailureKind,

@@ -4,6 +4,7 @@ use common::policy::Category;
 use common::secrets::Keyring;
 use common::time::Timestamp;
 use common::url::FeedId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use store::{
@@ -11,11 +12,12 @@ use store::{
 };
 
 /// A subscription.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Subscription")]
 pub struct SubscriptionView {
     /// Its number.
     pub id: i64,
-    /// How events reach the subscriber.
+    /// webhook: signed requests to the target; websub: notifications of the WebSub hub to a callback.
     pub kind: SubscriptionKind,
     /// Whether it is delivered to.
     pub state: SubscriptionState,
@@ -25,56 +27,61 @@ pub struct SubscriptionView {
     /// Where requests go.
     pub target: String,
     /// Which events.
+    #[schemars(with = "serde_json::Value", extend("$ref" = "#/components/schemas/SubscriptionFilter"))]
     pub filter: FilterView,
     /// Only of feeds with one of these labels, to which the token that added it is limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limited_to: Vec<String>,
-    /// How they are written.
+    /// feedfleet: events as the API shows them; jsonfeed: entries as a JSON Feed; atom: entries as an Atom feed.
     pub format: DeliveryFormat,
-    /// The maximum number of events in a request.
+    /// The maximum number of events in a request; 100 by default.
+    #[schemars(range(min = 1, max = 500))]
     pub batch: u32,
-    /// How long an event may wait for others to share its request, in seconds.
+    /// How long an event may wait for others to share its request, in seconds; 0 by default.
+    #[schemars(range(min = 0, max = 3600))]
     pub delay: f64,
-    /// How requests are signed; absent when its secret cannot be opened.
+    /// How requests are signed; absent if the secret cannot be decrypted, or if a subscriber of the hub gave none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["hmac-sha256", "ed25519", "x-hub-signature"]))]
     pub signature: Option<String>,
-    /// The key that verifies them, for Ed25519.
+    /// The key that verifies requests (whpk_), for ed25519.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
-    /// The secret: when it was generated or set by this request only.
+    /// Only in the response to the request that generated or set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// Until then requests are signed with the secret before too.
+    /// Until then requests are signed with the previous secret too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_secret_until: Option<Timestamp>,
-    /// The feed's URL, at the hub.
+    /// websub: the feed's URL, as the subscriber wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
-    /// When it ends unless its subscriber renews it, at the hub.
+    /// websub: when it ends unless its subscriber renews it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<Timestamp>,
-    /// The next question or notification for its subscriber, at the hub.
+    /// websub: what the next request to its subscriber asks it to confirm; denied: that the hub ends the subscription.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<IntentMode>,
     /// When it was added.
     pub created: Timestamp,
-    /// The caller that added it.
+    /// Who added it: the name of a token, loopback, or hub.
     pub by: String,
-    /// All events up to this number were delivered or do not match.
+    /// All events up to this `seq` were delivered or do not match.
     pub cursor: i64,
-    /// Seconds since the first event of the request that is in flight or will be retried was stored; 0 when there is none.
+    /// Seconds since the first event of the request that is in flight or will be retried was stored; 0 if there is
+    /// none.
     pub lag: f64,
     /// Events delivered so far.
     pub delivered: u64,
-    /// Requests that failed since the last success.
+    /// Failed requests since the last accepted one.
     pub failures: u32,
-    /// When the first of them failed.
+    /// When the first request since the last accepted one failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<Timestamp>,
-    /// When the next one is sent.
+    /// When the request is retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_try: Option<Timestamp>,
-    /// Retention deleted events up to this number before they were delivered.
+    /// Retention deleted events up to this `seq` before they were delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_up_to: Option<i64>,
     /// The last request.

@@ -3,6 +3,7 @@
 use common::delivery::DeliveryRequest;
 use common::outcome::DeliveryOutcome;
 use common::push::PushKind;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -15,15 +16,15 @@ pub const TOKEN: &str = "check";
 pub const REACHED: &str = "feedfleet takes deliveries here";
 
 /// What a check found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PushCheck {
-    /// `api.public_url`
+    /// The configured `api.public_url`; empty if there is none: then push is off.
     pub public_url: String,
-    /// What a proxy has to let through, with GET and POST, to any scheduler.
+    /// What a proxy must pass to the schedulers, with GET and POST.
     pub paths: Vec<String>,
     /// The request came back to a feedfleet.
     pub reachable: bool,
-    /// The status code of the response.
+    /// The status code of the response, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// What that means, and what to do.

@@ -4,26 +4,49 @@ use common::entry::canonical_url;
 use common::last_error::ExplainedError;
 use common::time::Timestamp;
 use common::url::FeedId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use store::{EntryFeed, Event, StoredEntry};
 
+/// Every kind of event.
+pub const EVENT_KINDS: [&str; 17] = [
+    "entry.new",
+    "entry.updated",
+    "feed.added",
+    "feed.changed",
+    "feed.removed",
+    "feed.gone",
+    "feed.moved",
+    "feed.failing",
+    "feed.penalised",
+    "feed.recovered",
+    "feed.blacklisted",
+    "feed.quarantined",
+    "feed.overflowed",
+    "feed.silent",
+    "host.refusing",
+    "host.recovered",
+    "subscription.disabled",
+];
+
 /// An entry as callers see it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Entry")]
 pub struct EntryView {
     /// The entry, its texts as the publisher wrote them.
     #[serde(flatten)]
     pub stored: StoredEntry,
-    /// What to show as its title: its title, else the first words of its text, else its address.
+    /// What to display: the title, else the first words, else the URL.
     #[serde(default)]
     pub display_title: String,
-    /// Its address without tracking, where that is another.
+    /// Its address without tracking, AMP and redirects, where that is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canonical_url: Option<String>,
-    /// Its summary as HTML that may be shown, if requested.
+    /// With html=sanitised: the summary as HTML that is safe to display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_html: Option<String>,
-    /// The same of its content.
+    /// With html=sanitised: the content as HTML that is safe to display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_html: Option<String>,
 }
@@ -40,9 +63,9 @@ impl EntryView {
 }
 
 /// A part of the entries, in the order in which they were stored.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EntryList {
-    /// Changes when the store was restored from a backup: cursors of another epoch mean nothing.
+    /// Changes when the store is restored from a backup; cursors of another epoch are invalid.
     pub epoch: String,
     /// The oldest `seq` that is kept; 0 while there is none.
     pub oldest: i64,
@@ -50,26 +73,26 @@ pub struct EntryList {
     pub items: Vec<EntryView>,
     /// The cursor to continue with (`after=`), now or when there is more.
     pub next: i64,
-    /// There may be further ones now, even if there are fewer than `limit`, or none.
+    /// There may be further items now, even if there are fewer than `limit`, or none.
     #[serde(default)]
     pub more: bool,
 }
 
 /// An event for consumers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Event")]
 pub struct EventView {
-    /// Its place in the order of all events, and the cursor after it.
+    /// Its number in the order of all events, and the cursor after it.
     pub seq: i64,
-    /// The epoch in which that number was given; absent in lists, which have it once.
+    /// The epoch of that number; absent in lists, which contain it once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
-    /// What happened: `entry.new`, `entry.updated`, `feed.added`, `feed.changed`, `feed.removed`, `feed.gone`, `feed.moved`, `feed.penalised`, `feed.failing`,
-    /// `feed.recovered`, `feed.blacklisted`, `feed.quarantined`, `feed.overflowed`, `feed.silent`, `host.refusing`, `host.recovered`,
-    /// `subscription.disabled`.
+    /// What happened.
+    #[schemars(extend("enum" = EVENT_KINDS))]
     pub kind: String,
-    /// To which feed; zero for `subscription.*`.
+    /// The feed; 0 for `subscription.*`.
     pub feed_id: FeedId,
-    /// To which subscription, for `subscription.*`.
+    /// The subscription, for `subscription.*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscription: Option<i64>,
     /// The feed as it is now; when it was erased, its URL and title are absent, except in `feed.removed`.
@@ -78,15 +101,16 @@ pub struct EventView {
     /// The host that the feed is polled at now; absent when it was erased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The feed that it turned out to be, when it is merged.
+    /// The feed that it was merged into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_into: Option<FeedId>,
     /// When it was stored.
     pub at: Timestamp,
-    /// The settings that changed, for `feed.changed`.
+    /// The settings that changed, in `feed.changed`: status, subscribers, active_subscribers, sla, important, interval,
+    /// private, calm, labels, external_id, credentials.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
-    /// The last good poll before the gap, for `feed.overflowed`; the newest entry, for `feed.silent`.
+    /// In `feed.overflowed` the last good poll before the gap; in `feed.silent` the newest entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// Why the feed failed, if that is what happened.
@@ -140,17 +164,17 @@ impl EventView {
 }
 
 /// A part of the events, in the order in which they were stored.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventList {
-    /// Changes when the store was restored from a backup: cursors of another epoch mean nothing.
+    /// Changes when the store is restored from a backup; cursors of another epoch are invalid.
     pub epoch: String,
-    /// The oldest `seq` that may still be there.
+    /// The oldest `seq` that may still be stored.
     pub oldest: i64,
     /// The events, by `seq`.
     pub items: Vec<EventView>,
     /// The cursor to continue with (`after=`), now or when there is more.
     pub next: i64,
-    /// There may be further ones now, even if there are fewer than `limit`, or none.
+    /// There may be further items now, even if there are fewer than `limit`, or none.
     #[serde(default)]
     pub more: bool,
 }

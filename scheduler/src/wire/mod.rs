@@ -20,6 +20,7 @@ use common::policy::{ExplainedTerm, category};
 use common::push::{FeedPush, PushKind, PushState};
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::poll::subject::subject;
@@ -28,93 +29,126 @@ pub use self::events::*;
 pub use self::operations::*;
 
 /// A feed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are the ones of common::feed::Feed and its PollState")]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Feed")]
 pub struct FeedView {
+    /// Its id, which is never assigned to another feed.
     pub id: FeedId,
+    /// Where it is polled.
     pub url: String,
+    /// The host that its requests count against: name and port, or the name of a shared rule.
     pub host: String,
+    /// Its title, once it has been polled.
     pub title: Option<String>,
+    /// A: has an SLA; B: many subscribers, or important; C: a few; D: one or none; F: its host has an interval rule.
     pub category: Category,
+    /// Only active feeds are polled.
     pub status: Status,
+    /// Total number of subscribers.
     pub subscribers: u32,
+    /// The number of active subscribers.
     pub active_subscribers: u32,
+    /// New content must arrive within two minutes.
     pub sla: bool,
+    /// Polled like a feed with many subscribers.
     pub important: bool,
+    /// Additional subscribers who want it once a day, at their midnight.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calm: Vec<CalmGroup>,
-    /// An interval that a person set, in seconds.
+    /// An interval set by an operator, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<f64>,
-    /// It is fetched with a user name and password.
+    /// Whether it is polled with a user name and password.
     pub credentials: bool,
+    /// Looks unknown to pings and on the publisher's page, like every feed with credentials.
     pub private: bool,
+    /// What the caller notes on it.
     #[serde(flatten)]
     pub marks: Marks,
+    /// The last `ETag`, as received.
     pub etag: Option<String>,
+    /// The last `Last-Modified`, as received.
     pub last_modified: Option<String>,
+    /// The hash of the last accepted body.
+    #[schemars(with = "Option<String>")]
     pub content_hash: Option<ContentHash>,
+    /// When it is polled next; null if it is not polled.
     pub next_due: Option<Timestamp>,
+    /// Start of the last poll.
     pub last_polled: Option<Timestamp>,
+    /// Start of the last successful poll.
     pub last_success: Option<Timestamp>,
+    /// Start of the last poll with new content.
     pub last_changed: Option<Timestamp>,
+    /// The last HTTP status.
     pub last_status: Option<u16>,
+    /// The outcome of the last poll.
     pub last_outcome: Option<OutcomeKind>,
+    /// Failures since the last success.
     pub consecutive_failures: u32,
+    /// The first failure of the current run.
     pub failing_since: Option<Timestamp>,
-    /// It has failed for so long that readers should know: see the event `feed.failing`.
+    /// The feed has failed for so long that its readers should know: from the event `feed.failing` to `feed.recovered`.
     #[serde(default)]
     pub failing: bool,
     /// Why its last poll failed; absent after a good one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<ExplainedError>,
+    /// Present while the feed is in the penalty box.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub penalty: Option<Penalty>,
+    /// A hold set by its server ends then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_until: Option<Timestamp>,
     /// A refresh or a ping requested a poll by this time, whatever `next_due` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_at: Option<Timestamp>,
+    /// Its URL before it moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_from: Option<String>,
-    /// What the feed itself says about when to poll it.
+    /// What the feed itself says about when to poll it; absent if it says nothing.
     #[serde(default, skip_serializing_if = "FeedHints::is_empty")]
     pub hints: FeedHints,
-    /// It was read, and no entry can have been missed since, or all that were missed have been recovered.
+    /// It was read, and no entry can have been missed since, or all that may have been missed were recovered.
     #[serde(default)]
     pub complete: bool,
-    /// The last good poll before entries may have been missed: see the event `feed.overflowed`.
+    /// The last good poll before entries may have been missed (event `feed.overflowed`); absent if none may have been.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_since: Option<Timestamp>,
-    /// The newest entry of a feed that is silent: see the event `feed.silent`.
+    /// The newest entry of a feed that is silent (event `feed.silent`); absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<Timestamp>,
-    /// Its older entries are being read; absent when they are not.
+    /// How far its older entries were read; absent when they are not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<ArchiveView>,
-    /// Its last document was broken, and read after a repair.
+    /// Its last document was broken, and read after a repair; absent otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repaired: bool,
-    /// What it says about its further documents and its end.
+    /// What it says about its further documents and its end; absent if it says nothing.
     #[serde(default, skip_serializing_if = "Onward::is_empty")]
     pub onward: Onward,
     /// What it says about itself.
     #[serde(flatten)]
     pub about: FeedAbout,
-    /// What else the page announces that it was taken from.
+    /// The other feeds of the page that this feed was taken from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also_announced: Vec<String>,
-    /// The feed that it turned out to be, when it is merged.
+    /// The feed that it was merged into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_into: Option<FeedId>,
-    /// Its subscription with a hub or a cloud; lists do not have it.
+    /// Its subscription with a hub or a cloud that announces new entries; absent if there is none. Lists do not contain
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<PushView>,
+    /// Increases with each stored poll and each change of URL or status.
+    #[schemars(with = "i64")]
     pub version: Version,
+    /// Entries stored.
     pub entries: u64,
-    /// What exceeded its quotas; absent when nothing ever did.
+    /// Content beyond its quotas (`quota.*`); absent if there was none.
     #[serde(default, skip_serializing_if = "OverQuota::is_empty")]
     pub over_quota: OverQuota,
+    /// When it was added.
     pub added: Timestamp,
 }
 
@@ -179,7 +213,8 @@ impl FeedView {
 }
 
 /// How far a feed's older entries were read.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct ArchiveView {
     /// The page that is read next.
     pub next: String,
@@ -187,7 +222,7 @@ pub struct ArchiveView {
     pub since: Timestamp,
     /// Pages read.
     pub pages: u64,
-    /// Entries that they contained.
+    /// Entries that these pages contained.
     pub entries: u64,
 }
 
@@ -203,31 +238,33 @@ impl ArchiveView {
 }
 
 /// A feed's subscription with a hub or a cloud.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct PushView {
     /// The protocol.
     pub kind: PushKind,
-    /// The hub or the cloud.
+    /// The hub, or the cloud as domain:port/path protocol.
     pub hub: String,
     /// What is subscribed there.
     pub topic: String,
-    /// The state.
+    /// Its state; new entries are pushed while it is verified.
     pub state: PushState,
-    /// When the lease expires.
+    /// When the lease expires, unless it is renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<Timestamp>,
-    /// Its pushes proved reliable: it is polled less often.
+    /// Its pushes proved reliable: the feed is polled less often.
     pub reliable: bool,
-    /// The hub accepted the subscription and never sent anything.
+    /// True if the hub accepted the subscription and never sent anything, although there were new entries; otherwise
+    /// absent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub silent: bool,
-    /// Pushes in a row that announced new entries.
+    /// Pushes in a row that announced new entries before a poll found them.
     pub announced: u32,
     /// Polls that found entries which were not announced.
     pub missed: u64,
     /// Deliveries and notifications.
     pub deliveries: u64,
-    /// When the last of them arrived.
+    /// When the last delivery or notification arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_at: Option<Timestamp>,
 }
@@ -251,11 +288,12 @@ impl PushView {
 }
 
 /// The answer to adding a feed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AddedFeed")]
 pub struct AddedView {
     /// It is polled since this call; otherwise it was known.
     pub new: bool,
-    /// It was known but not polled any more, and gets one try.
+    /// It was known but no longer polled, and gets one attempt.
     pub revived: bool,
     /// The feed.
     #[serde(flatten)]
@@ -263,36 +301,39 @@ pub struct AddedView {
 }
 
 /// The outcome of one line of many.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(rename = "BulkAnswer")]
 pub struct BulkView {
-    /// Its number in the request, from 1.
+    /// The line's number in the request, from 1.
     pub line: usize,
-    /// The feed; absent where the line was refused.
+    /// The feed's id; absent if the line was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<FeedId>,
     /// It is polled since this line.
     pub new: bool,
-    /// It was known but not polled any more, and gets one try.
+    /// It was known but no longer polled, and gets one attempt.
     pub revived: bool,
-    /// It was known, and fields of it have other values since this line.
+    /// It was known, and some of its fields changed.
     pub changed: bool,
-    /// Why the line was refused: it changed nothing.
+    /// Why the line was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// A part of a list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "{T}List")]
 pub struct List<T> {
     /// The items.
     pub items: Vec<T>,
-    /// The cursor of the next part (`after=`); null at the end.
+    /// The cursor of the next page, for `after`; null at the end.
     pub next: Option<String>,
 }
 
 /// Why a feed is due when it is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Explanation")]
 pub struct ExplainView {
     /// Its number.
     pub id: FeedId,
@@ -304,7 +345,7 @@ pub struct ExplainView {
     pub status: Status,
     /// What the first term counts from: the last poll, or the time when the feed was added.
     pub base: Timestamp,
-    /// When it should be polled next; null when it is not polled.
+    /// When it is due; null if it is not polled.
     pub next_due: Option<Timestamp>,
     /// A refresh or a ping requested a poll by this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -313,6 +354,6 @@ pub struct ExplainView {
     pub terms: Vec<ExplainedTerm>,
     /// What else keeps it from being polled at that time, a sentence each.
     pub notes: Vec<String>,
-    /// All of it as one line for people.
+    /// All of it on one line.
     pub text: String,
 }

@@ -7,6 +7,7 @@ use common::host::HostRule;
 use common::outcome::FailureKind;
 use common::policy::Status;
 use common::time::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use store::{HostRefusal, RequeuePlan, StoreStats, reaches};
@@ -18,15 +19,16 @@ use crate::ops::hosts::HostState;
 use crate::schedule::Depth;
 
 /// The fleet in numbers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Stats")]
 pub struct StatsView {
-    /// All polling is paused by a person.
+    /// An operator paused all polling.
     pub paused: bool,
     /// Feeds in all.
     pub feeds: u64,
-    /// Of these, by category.
+    /// Feeds by category.
     pub by_category: BTreeMap<String, u64>,
-    /// The same, by status.
+    /// Feeds by status.
     pub by_status: BTreeMap<String, u64>,
     /// Feeds in the penalty box, by kind of failure.
     pub penalised: BTreeMap<String, u64>,
@@ -36,41 +38,46 @@ pub struct StatsView {
     pub events: u64,
     /// Feeds in the schedule.
     pub scheduled: u64,
-    /// Of these, due now.
+    /// Feeds in the schedule that are due now.
     pub due: u64,
-    /// Of these, waiting for a busy host.
+    /// Feeds in the schedule that wait for a busy host.
     pub parked: u64,
     /// Seconds since the oldest due time that has passed.
     pub oldest_due: f64,
-    /// Hosts that are held now.
+    /// Hosts with a hold.
     pub hosts_held: u64,
-    /// The share of the polled feeds that were read and of which no entry can have been missed; 1 without any feed.
+    /// The share of the polled feeds that were read and of which no entry can have been missed, from 0 to 1; 1 without
+    /// any feed.
     #[serde(default)]
     pub complete_ratio: f64,
     /// Feeds that have not posted for far longer than they usually pause.
     #[serde(default)]
     pub silent: u64,
-    /// What a poll has to be worth in adaptive mode, in subscriber-hours of expected waiting.
+    /// The price of a poll, in subscriber-hours of expected waiting.
     pub poll_price: f64,
-    /// Polls a second that the feeds need at that price.
+    /// The demand in polls per second at that price.
     pub demand_per_second: f64,
-    /// Since when most hosts fail because of our own network, as this scheduler sees it; absent while all is well.
+    /// When this scheduler detected that most hosts fail because of the fleet's own network; absent otherwise.
+    /// Meanwhile no feed is penalised, and only probes are sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub our_fault_since: Option<Timestamp>,
-    /// The version of policy and host rules in force; absent until the store was read.
+    /// The version of policy and host rules in force; absent until the store has been read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_version: Option<i64>,
-    /// Why no request starts: the host gate is closed; absent while it is open.
+    /// When and why the host gate was closed, as seen by this scheduler; absent while it is open. No request starts
+    /// while it is closed. It opens automatically, usually within a minute after Redis lost its data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_closed: Option<String>,
-    /// Why the queue accepts no messages, so that no job is sent; absent while it does.
+    /// Why RabbitMQ accepts no messages, as far as this scheduler knows: a memory or disk alarm of one of its nodes;
+    /// absent while it accepts them. No job is sent meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_blocked: Option<String>,
-    /// Why the schedule cannot be read; absent while it can. Its numbers (`scheduled`, `due`, `parked`, `oldest_due`) are 0 then.
+    /// Why the schedule cannot be read, such as an unreachable Redis; absent otherwise. `scheduled`, `due`, `parked`
+    /// and `oldest_due` are 0 then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_unavailable: Option<String>,
-    /// Why the timeline of PostgreSQL cannot be read, so that the promotion of a standby that lagged would not begin a new epoch;
-    /// absent while it can.
+    /// Why this scheduler cannot read the timeline of PostgreSQL, such as a missing right; absent otherwise. If a
+    /// standby that lags is promoted meanwhile, no new epoch begins and consumers may miss events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline_unreadable: Option<String>,
 }
@@ -108,29 +115,32 @@ impl StatsView {
 }
 
 /// A host as callers see it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Host")]
 pub struct HostView {
-    /// Its name: as in feeds, or a bare name for all ports together.
+    /// As in feeds, or a name without a port for all its ports.
     pub host: String,
     /// Feeds there, polled or not.
     pub feeds: u64,
-    /// The end of the hold that the server requested.
+    /// The end of the hold set by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_until: Option<Timestamp>,
-    /// An operator blocked it until then.
+    /// The end of an operator's block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_until: Option<Timestamp>,
-    /// Shortest time between two starts, in seconds.
+    /// The limit in force: the minimum time between two starts, in seconds.
     pub gap: f64,
-    /// Starts at once after a rest.
+    /// The number of simultaneous starts after an idle period.
     pub burst: u32,
-    /// Requests in flight at once.
+    /// The maximum number of concurrent requests.
     pub parallel: u32,
-    /// It refuses us on most of its feeds; absent while it does not.
+    /// The host answers most of its feeds with 403, 451 or a page against robots, and rests as a whole; absent while it
+    /// does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusing: Option<RefusingView>,
     /// The rule that covers it, with `match`, and `source`: "operator" or "configuration".
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Value", extend("$ref" = "#/components/schemas/HostRule"))]
     pub rule: Option<Map<String, Value>>,
 }
 
@@ -153,7 +163,8 @@ impl HostView {
 }
 
 /// A host that refuses us.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct RefusingView {
     /// Since when.
     pub since: Timestamp,
@@ -199,38 +210,43 @@ fn rule_fields(rule: &HostRule, source: &str) -> Map<String, Value> {
 }
 
 /// Policy and host rules in force, as one scheduler has them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Config")]
 pub struct ConfigView {
-    /// Counts the changes that the fleet accepted; null until the store was read.
+    /// Counts the changes that the fleet accepted; null until the store has been read.
     pub version: Option<i64>,
     /// The hash of the accepted sections; the same in every scheduler of a fleet.
     pub hash: Option<String>,
-    /// When they were accepted.
+    /// When the sections were accepted.
     pub accepted: Option<Timestamp>,
-    /// Their source: a token's name, `signal` or `start`.
+    /// The origin: a token's name, signal (SIGHUP), or start.
     pub accepted_by: Option<String>,
-    /// The hash of the sections in this scheduler's own file, environment and flags, as they were read last.
+    /// The hash of these sections in this scheduler's own file, environment and flags, as last read.
     pub own_hash: String,
-    /// Why the accepted sections are not in force in this scheduler; absent while they are.
+    /// Why this scheduler does not use the accepted sections; absent if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// The last time that this scheduler read its configuration again.
+    /// When this scheduler last reloaded its configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_reload: Option<LastReload>,
     /// `[policy]`
+    #[schemars(extend("$ref" = "#/components/schemas/Section"))]
     pub policy: Value,
     /// `[host]`
+    #[schemars(extend("$ref" = "#/components/schemas/Section"))]
     pub host: Value,
-    /// `[[host_rule]]`, without those that operators set.
+    /// `[[host_rule]]`, without the rules that operators set.
+    #[schemars(with = "Vec<Value>", extend("items" = {"$ref": "#/components/schemas/Section"}))]
     pub host_rule: Value,
 }
 
 /// An attempt to read the configuration again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct LastReload {
     /// When.
     pub at: Timestamp,
-    /// Why it was refused; absent if it was accepted.
+    /// Why it was rejected; absent if it was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -261,18 +277,19 @@ impl ConfigView {
 }
 
 /// The outcome of reading the configuration again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Reloaded")]
 pub struct ReloadView {
     /// The version in force.
     pub version: i64,
-    /// The hash of its sections.
+    /// The hash of the sections in force.
     pub hash: String,
-    /// Something is different from before.
+    /// Whether anything changed.
     pub changed: bool,
-    /// The tokens of the API are others than before, in this process.
+    /// Whether this process has other tokens (`api.tokens`) than before.
     #[serde(default)]
     pub tokens: bool,
-    /// Keys that have other values than at the start, and need a restart.
+    /// Changed keys that need a restart.
     pub needs_restart: Vec<String>,
 }
 
@@ -285,41 +302,43 @@ impl ReloadView {
 }
 
 /// What a requeue would do, or does.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Requeued")]
 pub struct RequeuedView {
-    /// Its number, if it began.
+    /// Its id, if it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<i64>,
-    /// Feeds that fit the filter.
+    /// Feeds that match the filter.
     pub matched: u64,
     /// Feeds that will be polled: none in a dry run.
     pub queued: u64,
     /// Nothing was done.
     pub dry_run: bool,
-    /// Of those that fit the filter the ones that can be polled.
+    /// The matching feeds that can be polled.
     pub pollable: u64,
-    /// The others, by the reason.
+    /// The matching feeds that cannot be polled, by reason: penalised, or a status.
     pub left_out: BTreeMap<String, u64>,
-    /// Pollable ones by category.
+    /// The feeds that can be polled, by category.
     pub by_category: BTreeMap<String, u64>,
-    /// Their hosts.
+    /// The number of hosts of the feeds that can be polled.
     pub hosts: u64,
-    /// The hundred hosts with most of them.
+    /// The hundred hosts with the most of these feeds.
     pub by_host: Vec<HostShare>,
-    /// Feeds a second.
+    /// Feeds per second.
     pub rate: f64,
-    /// How long it takes at that rate at least.
+    /// The minimum duration at that rate.
     pub seconds: f64,
 }
 
 /// A host's share of a requeue.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct HostShare {
     /// Which host.
     pub host: String,
     /// Pollable feeds there.
     pub feeds: u64,
-    /// The host is held, or blocked, until then: its feeds are polled afterwards.
+    /// The host is held or blocked until then; its feeds are polled afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
 }

@@ -6,12 +6,13 @@ use common::last_error::LastError;
 use common::policy::Category;
 use common::time::Timestamp;
 use common::url::FeedId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An entry in the store.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoredEntry {
-    /// The number of the event that announced its newest form.
+    /// The number of its newest version, in the order of storage.
     pub seq: i64,
     /// Whose entry.
     pub feed_id: FeedId,
@@ -29,13 +30,13 @@ pub struct StoredEntry {
 }
 
 /// What an entry says of its feed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EntryFeed {
-    /// Where it is polled.
+    /// The feed's current URL; absent if it was erased, except in `feed.removed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feed_url: Option<String>,
-    /// Its title.
+    /// The feed's title now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feed_title: Option<String>,
     /// What the caller notes on it.

@@ -65,6 +65,7 @@ use common::report::FetchReport;
 use common::secrets::{Credentials, Sealed};
 use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl, Version};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use audit::{AuditLine, AuditOutcome, AuditQuery, AuditSort, Audited};
@@ -403,7 +404,8 @@ pub struct Page<T> {
 }
 
 /// One poll in a feed's history.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Poll")]
 pub struct HistoryEntry {
     /// When the fetch started.
     pub at: Timestamp,
@@ -415,14 +417,15 @@ pub struct HistoryEntry {
     /// The HTTP status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Bytes on the wire.
+    /// Bytes of the body, on the wire.
     pub bytes: u64,
     /// How long it took, in seconds.
     pub duration: f64,
     /// What was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_due: Option<Timestamp>,
-    /// The rules that made it.
+    /// The rules that made it, in order.
+    #[schemars(with = "Vec<String>")]
     pub reasons: Vec<common::policy::Rule>,
 }
 

@@ -10,6 +10,7 @@ use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 use common::time::Timestamp;
 use common::url::FeedId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sqlx_macros::FromRow;
 
@@ -17,7 +18,8 @@ use super::columns::{read_category, read_status};
 use super::{Placement, StoreError};
 
 /// Which feeds are meant: those that all parts fit; an empty filter fits all.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct RequeueFilter {
     /// This one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -27,6 +29,7 @@ pub struct RequeueFilter {
     pub feeds: Vec<FeedId>,
     /// On one of these hosts; none: on any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
     pub hosts: Vec<HostKey>,
     /// In this category.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,7 +105,7 @@ impl RequeueState {
 }
 
 /// A requeue and how far it is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Requeue {
     /// Its number.
     pub id: i64,
@@ -110,22 +113,22 @@ pub struct Requeue {
     pub state: RequeueState,
     /// Which feeds.
     pub filter: RequeueFilter,
-    /// Feeds a second.
+    /// Feeds per second.
     pub rate: f64,
     /// Feeds in the penalty box too, and those that are blacklisted or quarantined.
     pub lift_penalties: bool,
-    /// The caller that requested it.
+    /// The name of the token that started it, or loopback.
     pub by: String,
     /// When.
     pub created: Timestamp,
     /// When it was done or cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
-    /// Feeds that fitted the filter then.
+    /// Feeds that matched the filter at its start.
     pub matched: u64,
-    /// Of these, the ones that could be polled.
+    /// The matching feeds that could be polled at its start.
     pub queued: u64,
-    /// Feeds woken so far.
+    /// Feeds woken so far; more than queued if more match meanwhile.
     pub woken: u64,
 }
 

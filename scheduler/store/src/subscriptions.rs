@@ -11,6 +11,7 @@ use common::outcome::DeliveryOutcome;
 use common::secrets::Sealed;
 use common::time::Timestamp;
 use common::url::FeedId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sqlx_macros::FromRow;
 
@@ -146,26 +147,26 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// A request to the target of a subscription.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Delivery {
     /// When it was sent.
     pub at: Timestamp,
     /// Its `webhook-id`.
     pub id: String,
-    /// Which try, from 1.
+    /// Which attempt, from 1.
     pub attempt: u32,
     /// The number of its events.
     pub events: u32,
-    /// The first of them.
+    /// The `seq` of the first one.
     pub first: i64,
-    /// The last of them.
+    /// The `seq` of the last one.
     pub last: i64,
-    /// What it resulted in.
+    /// The result.
     pub outcome: DeliveryOutcome,
     /// The status code of the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// How long the target took to answer, in seconds.
+    /// How long the target took to respond, in seconds.
     pub duration: f64,
     /// Why it failed, or how the response begins.
     #[serde(default, skip_serializing_if = "String::is_empty")]

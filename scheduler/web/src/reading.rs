@@ -6,6 +6,7 @@ use common::policy::Category;
 use common::time::Timestamp;
 use common::url::FeedId;
 use scheduler::events::follow::Follower;
+use scheduler::wire::EVENT_KINDS;
 
 use crate::error::ApiError;
 use crate::listing::{host_key, named, searched};
@@ -72,27 +73,6 @@ pub(crate) struct Chosen<'a> {
     pub(crate) part: Option<&'a str>,
 }
 
-/// Every kind of event.
-pub(crate) const KINDS: [&str; 17] = [
-    "entry.new",
-    "entry.updated",
-    "feed.added",
-    "feed.changed",
-    "feed.removed",
-    "feed.gone",
-    "feed.moved",
-    "feed.failing",
-    "feed.penalised",
-    "feed.recovered",
-    "feed.blacklisted",
-    "feed.quarantined",
-    "feed.overflowed",
-    "feed.silent",
-    "host.refusing",
-    "host.recovered",
-    "subscription.disabled",
-];
-
 /// The maximum length of a language tag.
 const LONGEST_LANGUAGE: usize = 35;
 
@@ -144,12 +124,13 @@ pub(crate) async fn feed_id(api: &Api, text: &str) -> Result<FeedId, ApiError> {
 
 /// Kinds, separated by commas; `entry.*` and `feed.*` are all of one sort.
 fn kinds(text: &str) -> Result<Vec<String>, ApiError> {
-    let known = |kind: &&str| KINDS.contains(kind) || ["entry.*", "feed.*", "host.*", "subscription.*"].contains(kind);
+    let known =
+        |kind: &&str| EVENT_KINDS.contains(kind) || ["entry.*", "feed.*", "host.*", "subscription.*"].contains(kind);
     let read = |kind: &str| Some(kind.trim()).filter(known).map(str::to_owned);
     let kinds: Option<Vec<String>> = text.split(',').map(read).collect();
     kinds.ok_or_else(|| {
         let sorts = "entry.*, feed.*, host.*, subscription.*";
-        ApiError::bad(format!("kind must be one or more of {sorts}, {}", KINDS.join(", ")))
+        ApiError::bad(format!("kind must be one or more of {sorts}, {}", EVENT_KINDS.join(", ")))
     })
 }
 

@@ -1,11 +1,35 @@
-//! The API's own description, kept by hand beside the code. Its tests keep the two consistent: every path that is
-//! served is described, every described operation is called, and every answer has the shape that is described.
+//! The API's own description. What is written by hand (paths, parameters, bodies of requests) is in a file beside the code,
+//! the schemas of answers are derived from their types. The tests keep description and code consistent: every path that
+//! is served is described, every described operation is called, and every answer has the shape that is described.
+
+use std::sync::LazyLock;
 
 use axum::http::{HeaderName, header};
+use scheduler::delivery::view::SubscriptionView;
+use scheduler::push::check::PushCheck;
+use scheduler::wire::{
+    AddedView, BulkView, ConfigView, EntryList, EventList, ExplainView, FeedView, HostView, List, ReloadView,
+    RequeuedView, StatsView,
+};
+use schemars::Schema;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::transform::RecursiveTransform;
+use serde_json::{Map, Value};
+use store::{HistoryEntry, Requeue};
 
 use crate::state::{Api, State};
 
-const DOCUMENT: &str = include_str!("openapi.json");
+/// What is written by hand.
+const WRITTEN: &str = include_str!("openapi.json");
+
+/// Where its schemas begin.
+const SCHEMAS: &str = "\"schemas\": {";
+
+/// The whole document.
+static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
+    let further: String = derived().iter().map(|(name, schema)| format!("\n      \"{name}\": {schema},")).collect();
+    WRITTEN.replacen(SCHEMAS, &format!("{SCHEMAS}{further}"), 1)
+});
 
 /// The address that the document names for every fleet.
 const ANY_SERVER: &str = "\"http://127.0.0.1:7878\"";
@@ -13,10 +37,85 @@ const ANY_SERVER: &str = "\"http://127.0.0.1:7878\"";
 /// `GET /openapi.json`, which names the address that `api.public_url` gives.
 pub(super) async fn document(State(api): State<Api>) -> ([(HeaderName, &'static str); 1], String) {
     let document = match api.ops.config.api.public_url.trim_end_matches('/') {
-        "" => DOCUMENT.to_owned(),
+        "" => DOCUMENT.clone(),
         public => DOCUMENT.replacen(ANY_SERVER, &serde_json::json!(public).to_string(), 1),
     };
     ([(header::CONTENT_TYPE, "application/json")], document)
+}
+
+/// Returns the schemas of answers, by their names.
+fn derived() -> Map<String, Value> {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let settings = settings.with(|settings| settings.definitions_path = "/components/schemas".into());
+    let mut generator = settings.with_transform(RecursiveTransform(describe)).into_generator();
+    let answers = [
+        SchemaGenerator::subschema_for::<AddedView>,
+        SchemaGenerator::subschema_for::<BulkView>,
+        SchemaGenerator::subschema_for::<ConfigView>,
+        SchemaGenerator::subschema_for::<EntryList>,
+        SchemaGenerator::subschema_for::<EventList>,
+        SchemaGenerator::subschema_for::<ExplainView>,
+        SchemaGenerator::subschema_for::<List<FeedView>>,
+        SchemaGenerator::subschema_for::<List<HistoryEntry>>,
+        SchemaGenerator::subschema_for::<List<HostView>>,
+        SchemaGenerator::subschema_for::<List<SubscriptionView>>,
+        SchemaGenerator::subschema_for::<PushCheck>,
+        SchemaGenerator::subschema_for::<ReloadView>,
+        SchemaGenerator::subschema_for::<Requeue>,
+        SchemaGenerator::subschema_for::<RequeuedView>,
+        SchemaGenerator::subschema_for::<StatsView>,
+    ];
+    for answer in answers {
+        answer(&mut generator);
+    }
+    generator.take_definitions(true)
+}
+
+/// Makes a schema describe what is answered: no other fields than its own, absent fields instead of null ones, no
+/// defaults, and numbers as JSON knows them.
+fn describe(schema: &mut Schema) {
+    let Some(schema) = schema.as_object_mut() else { return };
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        *text = text.replace('\n', " ");
+    }
+    schema.remove("default");
+    match schema.get("format").and_then(Value::as_str) {
+        None | Some("date-time") => {}
+        Some("uint8" | "uint16") => schema.retain(|name, _| name != "format" && name != "maximum"),
+        Some(_) => _ = schema.remove("format"),
+    }
+    let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let Some(Value::Object(fields)) = schema.get_mut("properties") else { return };
+    for (name, field) in fields.iter_mut() {
+        if let Value::Object(field) = field
+            && !required.contains(&Value::from(name.as_str()))
+        {
+            without_null(field);
+        }
+    }
+    schema.insert("additionalProperties".to_owned(), false.into());
+}
+
+/// Removes null from what a field may be.
+fn without_null(field: &mut Map<String, Value>) {
+    for name in ["type", "enum", "anyOf"] {
+        if let Some(Value::Array(choices)) = field.get_mut(name) {
+            choices.retain(|choice| *choice != Value::Null && *choice != "null" && choice["type"] != "null");
+        }
+    }
+    if let Some(Value::Array(types)) = field.get("type")
+        && let [one] = &types[..]
+    {
+        let one = one.clone();
+        field.insert("type".to_owned(), one);
+    }
+    if let Some(Value::Array(choices)) = field.get("anyOf")
+        && let [Value::Object(one)] = &choices[..]
+    {
+        let one = one.clone();
+        field.remove("anyOf");
+        field.extend(one);
+    }
 }
 
 #[cfg(test)]
@@ -25,7 +124,7 @@ pub(super) mod tests {
 
     use serde_json::{Value, json};
 
-    use super::DOCUMENT;
+    use super::{DOCUMENT, WRITTEN, derived};
     use crate::api::{PREFIX, outer, versioned};
     use crate::testing::Fleet;
 
@@ -44,7 +143,7 @@ pub(super) mod tests {
     }
 
     pub(in crate::api) fn document() -> Value {
-        serde_json::from_str(DOCUMENT).unwrap()
+        serde_json::from_str(&DOCUMENT).unwrap()
     }
 
     /// Returns every described operation, changes after reads, erasures last.
@@ -179,6 +278,18 @@ pub(super) mod tests {
             assert_eq!(body["type"], format!("urn:feedfleet:problem:{code}"));
             assert_eq!(body["detail"], body["error"]);
         }
+    }
+
+    #[test]
+    fn every_schema_is_written_or_derived_and_is_used() {
+        let written: Value = serde_json::from_str(WRITTEN).unwrap();
+        let written = written["components"]["schemas"].as_object().unwrap();
+        let derived = derived();
+        let mut known: Vec<&str> = written.keys().chain(derived.keys()).map(String::as_str).collect();
+        known.sort_unstable();
+        let references = DOCUMENT.split("#/components/schemas/").skip(1);
+        let used: BTreeSet<&str> = references.filter_map(|rest| rest.split('"').next()).collect();
+        assert_eq!(known, Vec::from_iter(used));
     }
 
     #[test]
