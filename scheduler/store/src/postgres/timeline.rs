@@ -47,7 +47,7 @@ impl Unreadable {
 ///
 /// A standby is used as it is; a server that refuses to say its history is too, and `unreadable` has the reason.
 pub(super) async fn bind_epoch(on: &mut PgConnection, unreadable: &Unreadable) -> Result<(), sqlx::Error> {
-    // As texts, without being prepared: each is asked once per connection, and preparing it would be a question of its own.
+    // As texts, without being prepared: each runs once per connection, and preparing it would be one question more.
     let history: String = match on.fetch_one(HISTORY).await {
         Ok(row) => row.try_get(0)?,
         Err(sqlx::Error::Database(error)) => {

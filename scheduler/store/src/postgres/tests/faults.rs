@@ -9,7 +9,6 @@ use sqlx::{Acquire, Executor};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::StoreError;
 use crate::conformance::{SKEW, add, apply, at, entry, feed, modified, new_entries, published, verdict};
 use crate::postgres::Limits;
 use crate::postgres::PostgresStore;
