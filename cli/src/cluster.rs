@@ -165,6 +165,8 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
     let config = configuration(&args.settings, None, args.concurrency)?;
     let mut config = Arc::unwrap_or_clone(config);
     config.api.max_connections = health::CONNECTIONS;
+    // Schedulers deliver.
+    config.delivery.concurrency = config.delivery.concurrency.min(descriptors::LEAST_DELIVERIES);
     let config = Arc::new(descriptors::fit(config)?);
     require_servers(&config, "worker", &["gate.url", "queue.url"])?;
     let listener = bind(args.listen.unwrap_or(config.api.listen)).await?;

@@ -15,7 +15,7 @@ const OTHERS: u64 = 256;
 /// Connections of the API that always fit.
 const LEAST_API: usize = 64;
 /// Requests to subscribers that always fit.
-const LEAST_DELIVERIES: usize = 16;
+pub(crate) const LEAST_DELIVERIES: usize = 16;
 
 /// Returns the configuration as this process, which fetches, can serve it. Raises the soft limit as far as needed and
 /// allowed; keeps fewer idle connections and takes fewer callers if that is not enough; refuses when even the fetches

@@ -55,6 +55,7 @@ pub fn laid_over(own: &Config, text: &str) -> Result<Config, String> {
 
 /// Returns the keys outside of these sections in which two configurations differ: they need a restart.
 pub fn needs_restart(before: &Config, after: &Config) -> Vec<String> {
+    let (secrets_before, secrets_after) = (&before.secrets, &after.secrets);
     let (before_has_no_tokens, after_has_no_tokens) = (before.api.tokens.is_empty(), after.api.tokens.is_empty());
     let (Ok(before), Ok(after)) = (serde_json::to_value(before), serde_json::to_value(after)) else {
         return Vec::new();
@@ -62,6 +63,13 @@ pub fn needs_restart(before: &Config, after: &Config) -> Vec<String> {
     let mut different = Vec::new();
     compare("", &before, &after, &mut different);
     different.retain(|key| !SECTIONS.iter().any(|section| key.split('.').next() == Some(section)));
+    // They are masked when they are written.
+    let masked = [
+        ("secrets.key", secrets_before.key != secrets_after.key),
+        ("secrets.old_keys", secrets_before.old_keys != secrets_after.old_keys),
+    ];
+    different.retain(|key| !key.starts_with("secrets."));
+    different.extend(masked.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key.to_owned()));
     // Tokens are taken over, unless none are left: then the addresses on which others are answered must change too.
     different.retain(|key| key != TOKENS);
     if after_has_no_tokens && !before_has_no_tokens {
@@ -145,6 +153,18 @@ mod tests {
         assert_eq!((super::text(&laid), laid.worker.concurrency), (text, defaults().worker.concurrency));
         assert_eq!(laid.host_rule, other.host_rule);
         assert_eq!(needs_restart(&defaults(), &other), ["worker.concurrency"]);
+    }
+
+    #[test]
+    fn a_secret_that_is_replaced_needs_a_restart_although_it_is_written_masked() {
+        let with = |key: &str, old: &str| {
+            let mut config = defaults();
+            (config.secrets.key, config.secrets.old_keys) = (key.into(), vec![old.into()]);
+            config
+        };
+        assert_eq!(needs_restart(&with("a", "b"), &with("b", "a")), ["secrets.key", "secrets.old_keys"]);
+        assert_eq!(needs_restart(&defaults(), &with("a", "b")), ["secrets.key", "secrets.old_keys"]);
+        assert_eq!(needs_restart(&with("a", "b"), &with("a", "b")), Vec::<String>::new());
     }
 
     /// A new program with other defaults, and the same file, has decided nothing: a reload stays in force.

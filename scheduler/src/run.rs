@@ -141,6 +141,7 @@ impl Scheduler {
                 clock: clock.clone(),
                 config: config.clone(),
                 config_source: OnceLock::new(),
+                reloading: tokio::sync::Mutex::default(),
                 rules: rules.clone(),
                 orders: orders.clone(),
                 metrics: metrics.clone(),

@@ -314,14 +314,15 @@ impl Poller {
     }
 
     async fn try_release(&self, held: &PendingRelease, remembered: Duration) -> Result<(), GateError> {
-        let mut now = self.clock.now();
         if let Some(hold) = held.hold.as_ref().filter(|_| !held.is_held) {
-            now = self.time().await?;
+            let now = self.time().await?;
             self.gate.hold(std::slice::from_ref(hold), now).await?;
             self.own_holds.is_known(hold);
         }
-        self.send_own_holds(now).await?;
+        self.send_own_holds().await?;
         let remembered = held.reported.then_some(remembered);
+        // What is left of the gap counts from this moment.
+        let now = self.clock.now();
         let next_start_in = held.last_start.map(|(sent, gap)| gap.saturating_sub(sent.elapsed()));
         let release = Release { remembered, next_start_in };
         log::releasing(&held.permit, &release, now);
@@ -330,8 +331,8 @@ impl Poller {
 
     /// Sends the gate the holds of other fetches, and of hosts that redirected, that it did not take when they were read. A part of it
     /// that is away gets them with a later release.
-    async fn send_own_holds(&self, now: Timestamp) -> Result<(), GateError> {
-        if self.own_holds.all(now).is_empty() {
+    async fn send_own_holds(&self) -> Result<(), GateError> {
+        if self.own_holds.all(self.clock.now()).is_empty() {
             return Ok(());
         }
         let now = self.time().await?;

@@ -390,9 +390,9 @@ fn check_api(api: &ApiConfig, refusals: &mut Refusals) {
     for token in &api.tokens {
         let fresh = !token.name.is_empty() && names.insert(token.name.as_str());
         refusals.require(fresh, "api.tokens", || "must have different names".into());
-        let own = !["hub", "loopback", "nobody"].contains(&token.name.as_str());
+        let own = !["hub", "loopback", "nobody", "signal", "start"].contains(&token.name.as_str());
         refusals.require(own, "api.tokens", || {
-            format!("hold \"{}\", which is the name of callers without a token; choose another name", token.name)
+            format!("hold \"{}\", which is the name of what has no token; choose another name", token.name)
         });
         let long = token.token.len() >= MIN_TOKEN_LENGTH && token.token.bytes().all(|byte| byte.is_ascii_graphic());
         let is_hash = token.token_hash.len() == 64 && token.token_hash.bytes().all(|byte| byte.is_ascii_hexdigit());

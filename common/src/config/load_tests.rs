@@ -292,7 +292,7 @@ fn without_loopback_tokens_are_asked_for_and_short_or_doubled_ones_refused() {
         let reason = "hold \"a\", whose token anybody can guess; generate one with `openssl rand -hex 20`";
         assert!(error.ends_with(reason), "{error}");
     }
-    for reserved in ["hub", "loopback", "nobody"] {
+    for reserved in ["hub", "loopback", "nobody", "signal", "start"] {
         let error = from_file(&format!("{open}{}", token(reserved, "fedcba9876543210"))).unwrap_err().to_string();
         assert!(error.contains("choose another name"), "{error}");
     }

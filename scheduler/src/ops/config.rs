@@ -43,6 +43,7 @@ pub enum ReloadError {
 
 /// Reads the configuration again, makes its sections those of the fleet, and takes over its tokens.
 pub async fn reload(ops: &Arc<Ops>, by: &str) -> Result<Reloaded, ReloadError> {
+    let _turn = ops.reloading.lock().await;
     let reloaded = accept(ops, by).await;
     let now = ops.clock.now();
     let outcome = match &reloaded {
@@ -76,7 +77,14 @@ async fn accept(ops: &Arc<Ops>, by: &str) -> Result<(String, Reloaded), ReloadEr
     accepted::laid_over(ops.condition.config.own(), &text).map_err(ReloadError::Refused)?;
     let offered = NewPolicy { text: &text, hash: &own_hash, by, decided: true };
     let policy = ops.store.accept_policy(&offered, ops.clock.now()).await.map_err(BackendError::from)?;
-    ops.orders.look(ops.clock.now()).await?;
+    // It is stored, and in force: what could not be carried on yet is tried again every second.
+    if let Err(error) = ops.orders.look(ops.clock.now()).await {
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(
+            error,
+            "the configuration is accepted; carrying it to schedule and gate is tried again until it works"
+        );
+    }
     if let Some(why) = ops.condition.config.in_force().refused {
         return Err(ReloadError::Refused(why));
     }

@@ -62,6 +62,8 @@ pub struct Ops {
     pub config: Arc<Config>,
     /// Where it is read again.
     pub config_source: OnceLock<ConfigSource>,
+    /// One reads it at a time: the file that was read last is the one in force.
+    pub reloading: tokio::sync::Mutex<()>,
     /// The host rules in force.
     pub rules: Arc<LiveRules>,
     /// What operators say about hosts, and the way of it.

@@ -60,7 +60,7 @@ pub struct Dispatcher {
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// Feeds claimed; without those that were put back for want of room for logins, if no others were claimed with them.
+    /// Feeds claimed; without those that were put back for want of room for logins, if nothing else that was claimed is to be polled.
     pub claimed: usize,
     /// Of these, the ones that became jobs; the others wait for their hosts, or were not due after all.
     pub published: usize,

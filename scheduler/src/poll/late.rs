@@ -13,8 +13,6 @@ use common::url::{FeedId, Version};
 use futures_util::future::join_all;
 use store::{FeedChange, Store, StoreError, Verdict};
 
-use crate::error::BackendError;
-
 /// Returns when the last request of each version began. Two requests of a version come together when the first one's report waited for
 /// so long that the feed was fetched again: the next poll is planned by the later one.
 pub(super) fn latest_requests(reports: &[FetchReport]) -> HashMap<(FeedId, Version), Timestamp> {
@@ -42,37 +40,41 @@ pub(super) fn wait_for_second_fetch(config: &Config, report: &FetchReport, decis
 
 /// Has the gate remember once more that the versions of reports were reported whose permits have ended, before these are stored. It may have
 /// forgotten that, or forget it soon, and other jobs for these versions may be on their way: feeds are claimed again when their leases
-/// end, or when the schedule has lost them. While the gate does not answer they are not stored: it would grant such a job as soon as it
-/// answers again. Only for the part of a gate that is away the others do not wait.
+/// end, or when the schedule has lost them. Takes those out of `verdicts` that the gate cannot remember now, and returns why: once it
+/// answers again it would grant another job for what is stored. They come again with their deliveries.
 pub(super) async fn remember(
     store: &dyn Store,
     gate: &dyn HostGate,
     config: &Config,
-    verdicts: &[Verdict],
+    verdicts: &mut Vec<Verdict>,
     now: Timestamp,
-) -> Result<(), BackendError> {
+) -> Result<Option<GateError>, StoreError> {
     let deadline = config.fetch.deadline();
     let is_late = |verdict: &&Verdict| verdict.report.started.after(deadline) < now;
-    let late: Vec<&Verdict> = verdicts.iter().filter(is_late).collect();
-    let Some(live) = late.iter().find(|verdict| verdict.decision.next_due.is_some()) else { return Ok(()) };
+    let live = verdicts.iter().filter(is_late).find(|verdict| verdict.decision.next_due.is_some());
+    let Some(live) = live.map(|verdict| verdict.report.feed) else { return Ok(None) };
     // The epoch of jobs that are built now is the same for all feeds: one is read.
-    let Some(epochs) = store.jobs_for(&[live.report.feed]).await?.first().map(|row| row.epochs) else { return Ok(()) };
-    let releases = late.into_iter().map(async |Verdict { report, .. }| {
+    let Some(epochs) = store.jobs_for(&[live]).await?.first().map(|row| row.epochs) else { return Ok(None) };
+    let releases = verdicts.iter().map(async |verdict| {
+        let report = &verdict.report;
+        if !is_late(&verdict) {
+            return Ok(());
+        }
         let (host, version) = (report.host.clone(), report.version.in_epoch(epochs));
         let permit = Permit { host, feed: Some(report.feed), version, nonce: fresh_nonce() };
         let release = Release { remembered: Some(lease(config)), next_start_in: None };
         gate.release(&permit, release, now).await
     });
-    for released in join_all(releases).await {
-        match released {
-            Err(error @ GateError::PartAway { .. }) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::debug!(error, "the host gate may grant the version of a late report again");
-            }
-            ended => ended?,
+    let mut released = join_all(releases).await.into_iter();
+    let mut why = None;
+    verdicts.retain(|_| match released.next() {
+        Some(Err(error)) => {
+            why = Some(error);
+            false
         }
-    }
-    Ok(())
+        _ => true,
+    });
+    Ok(why)
 }
 
 /// How long a claimed feed is hidden, from its claim to the end of its fetch.

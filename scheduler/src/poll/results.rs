@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use common::config::Config;
 use common::feed::Feed;
 use common::host::HostKey;
-use common::host_gate::HostGate;
+use common::host_gate::{GateError, HostGate};
 use common::job::Detour;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
@@ -187,7 +187,7 @@ impl Results {
             proven.iter().filter_map(|feed| Some(Slot { feed: feed.id, due_at: feed.due()?, band: self.band(feed) }));
         self.schedule.put_off(&put_off.collect::<Vec<_>>(), now).await.or_else(ScheduleError::unless_part_away)?;
         self.park_on_the_way(interrupted).await?;
-        late::remember(&*self.store, &*self.gate, &self.config, &verdicts, now).await?;
+        let unknown = late::remember(&*self.store, &*self.gate, &self.config, &mut verdicts, now).await?;
         self.store_verdicts(verdicts, &feeds, now).await?;
         // Whatever the outcome of a report, its hosts are free again, a gap after the request's start.
         let rules = self.rules.get();
@@ -195,7 +195,14 @@ impl Results {
             let gap = rules.limits_of(&host).gap;
             (host, started.after(gap))
         });
-        Ok(self.schedule.unpark(&free.collect::<Vec<_>>()).await.or_else(ScheduleError::unless_part_away)?)
+        self.schedule.unpark(&free.collect::<Vec<_>>()).await.or_else(ScheduleError::unless_part_away)?;
+        match unknown {
+            // Only these reports wait for the gate; others are stored, and claims continue.
+            Some(GateError::Backend { action, source } | GateError::PartAway { action, source }) => {
+                Err(GateError::PartAway { action, source }.into())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Lets feeds whose redirects led to a busy host wait there, like that host's own feeds: in its set, by their rank,

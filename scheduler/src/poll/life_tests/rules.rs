@@ -141,3 +141,33 @@ async fn a_soft_status_that_an_operator_names_is_passing_trouble_from_then_on() 
     assert!(wait(ids[0]) < Duration::from_secs(3600), "{:?}", wait(ids[0]));
     assert!(wait(ids[1]) >= Duration::from_secs(24 * 3600), "{:?}", wait(ids[1]));
 }
+
+#[tokio::test]
+async fn a_reload_is_in_force_although_the_gate_does_not_answer() {
+    use common::config::{ApiRole, ApiToken};
+
+    use crate::condition::live_config::ConfigSource;
+
+    let fleet = async |planned: Option<usize>| {
+        let faults = Faults::at(planned.map(|call| (call, Fault::Before)));
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+        let gate: Arc<dyn HostGate> = Arc::new(MemoryGate::new(Timestamp::EPOCH));
+        let gate = Arc::new(Faulty::new(gate, &faults));
+        let fleet = Fleet::with(config(), store, clock, gate, Arc::new(MemoryQueue::new(1 << 20))).await;
+        fleet.ops.orders.look(fleet.clock.now()).await.unwrap();
+        let mut edited = config();
+        edited.api.tokens = vec![ApiToken::new("ann", "0123456789abcdef", ApiRole::Read)];
+        edited.policy.min_interval *= 2;
+        let read = Box::new(move || Ok(edited.clone()));
+        assert!(fleet.ops.config_source.set(ConfigSource { started_with: config(), read }).is_ok());
+        (fleet, faults)
+    };
+    let (_, faults) = fleet(None).await;
+    let (fleet, faults) = fleet(Some(faults.calls())).await;
+    let reloaded = ops::config::reload(&fleet.ops, "signal").await.unwrap();
+    assert_eq!(faults.struck()[0].1, "show_rules");
+    assert!(reloaded.tokens && reloaded.changed);
+    assert_eq!(fleet.ops.condition.tokens.get().len(), 1, "what was removed is not valid any more");
+    assert_eq!(fleet.ops.condition.config.get().policy.min_interval, config().policy.min_interval * 2);
+}

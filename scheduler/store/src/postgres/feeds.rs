@@ -368,17 +368,14 @@ pub(super) async fn erase_from(on: &mut PgConnection, id: FeedId, now: Timestamp
 }
 
 /// Erases feeds, and removes those that were merged into them; returns how many were there. The caller holds the lock of URLs. The
-/// rows of all feeds, and of those that they were merged into, are locked by number before anything is written, and the row of `store`
-/// once they are erased: in between another transaction that has it may want a feed's row.
+/// rows of all feeds are locked by number before anything is written, and the row of `store` once they are erased: in between
+/// another transaction that has it may want a feed's row.
 async fn erase_all(on: &mut PgConnection, feeds: &[i64], now: Timestamp) -> Result<usize, sqlx::Error> {
-    const LOCK: &str = "SELECT id FROM feeds WHERE id = ANY ($1 || ARRAY(SELECT merged_into FROM feeds \
-                        WHERE id = ANY ($1) AND merged_into IS NOT NULL)) ORDER BY id FOR NO KEY UPDATE";
     let mut ids = feeds.to_vec();
     for id in feeds {
         let merged: Vec<i64> = sqlx::query_scalar(MERGED_WITH).bind(*id).fetch_all(&mut *on).await?;
         ids.extend(merged);
     }
-    sqlx::query(LOCK).bind(&ids).execute(&mut *on).await?;
     let before = news::known(on, &ids).await?;
     let mut entries: Vec<i64> = Vec::new();
     for id in feeds {

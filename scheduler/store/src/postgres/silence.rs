@@ -6,7 +6,7 @@
 //! idle at that time is used again. Those that are still at a host that is no longer in use are lost at once. The
 //! driver does not let us set TCP's own limit on our side of the connection.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -123,8 +123,13 @@ impl Connections {
         if let Some(look) = last.as_ref().filter(|look| look.at.elapsed() < LOOK_EVERY) {
             return look.lost;
         }
-        let waiting = self.lock().used.values().filter(|(since, _)| since.elapsed() > SLOW).count();
+        let slow = |state: &State| -> HashSet<u64> {
+            state.used.iter().filter(|(_, (since, _))| since.elapsed() > SLOW).map(|(number, _)| *number).collect()
+        };
+        let waiting = slow(&self.lock());
         let working = timeout(PATIENCE, self.working()).await;
+        // Without those that ended while it was looked at.
+        let waiting = self.lock().used.keys().filter(|number| waiting.contains(number)).count();
         let here = self.servers.host();
         let left = self.lock().used.values().any(|(since, host)| *host != here && since.elapsed() > SLOW);
         let fewer = matches!(working, Ok(Ok(working)) if working < waiting);

@@ -58,18 +58,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) async fn recorded(who: &Who, api: &Api, judged: Judged, mut request: Request, next: Next) -> Response {
     let mut line = Line::of(who, api, &request);
     request.extensions_mut().insert(line.meant.clone());
-    let is_admitted = |line: &Line, request: &Request| {
-        api.refusals.admit(Visitor::of(address_of(request)), UNIMPORTANT, line.change.at).is_ok()
-    };
+    let from = address_of(&request);
+    // What would not be stored anyway uses up nothing.
+    let is_admitted =
+        |line: &Line| line.is_stored && api.refusals.admit(Visitor::of(from), UNIMPORTANT, line.change.at).is_ok();
     let response = match judged {
         Judged::Refused(refusal) => {
-            line.is_stored &= is_admitted(&line, &request);
+            line.is_stored = is_admitted(&line);
             line.end(refusal.into_response())
         }
         Judged::Login => {
-            let is_admitted = is_admitted(&line, &request);
             let response = line.end(next.run(request).await);
-            line.is_stored &= is_admitted && line.change.outcome == AuditOutcome::Done;
+            line.is_stored = line.change.outcome == AuditOutcome::Done && is_admitted(&line);
             response
         }
         Judged::Change => match line.begin().await {

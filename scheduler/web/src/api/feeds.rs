@@ -1,6 +1,7 @@
 //! Feeds: add, list, show, change, erase, pause, resume, refresh, and what one feed did and will do.
 
 use axum::http::StatusCode;
+use axum::response::Response;
 use axum::{Extension, Json};
 use common::calm::{CalmGroup, calm_subscribers};
 use common::feed::Feed;
@@ -19,6 +20,8 @@ use crate::explain;
 use crate::listing::ListParams;
 use crate::request::{Accepts, Body, Params, PathId};
 use crate::state::{Api, State};
+use crate::until_sent::until_sent;
+use crate::written::written;
 use scheduler::ops::backfill::{self, Backfill};
 use scheduler::ops::unmove::{self, TakenBack};
 use scheduler::ops::{AddFeed, AudienceEdit, EditFeed};
@@ -175,14 +178,12 @@ pub(crate) async fn add(
 }
 
 /// `GET /feeds`
-pub(crate) async fn list(
-    State(api): State<Api>,
-    Params(params): Params<ListParams>,
-) -> Result<Json<List<FeedView>>, ApiError> {
+pub(crate) async fn list(State(api): State<Api>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
     let query = params.query(&api, 100)?;
+    let turn = api.page_turn().await?;
     let page = api.ops.feeds(&query).await?;
-    let items = page.items.into_iter().map(|feed| api.view(feed)).collect();
-    Ok(Json(List { items, next: page.next }))
+    let items: Vec<_> = page.items.into_iter().map(|feed| api.view(feed)).collect();
+    Ok(until_sent(written(List { items, next: page.next }).await?, turn))
 }
 
 /// The parameters of `GET /feeds/lookup`.

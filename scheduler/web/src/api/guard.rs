@@ -95,9 +95,15 @@ impl Guard {
                     let from_page = if method.is_safe() { Ok(()) } else { self.refuse_other_pages(request) };
                     (caller, from_page.and(allowed))
                 }
-                None if door == Door::Feed => {
-                    self.with_token(method, &password(headers).unwrap_or_else(|| bearer(headers)))
-                }
+                None if door == Door::Feed => match password(headers) {
+                    Some(shown) => {
+                        let (caller, admitted) = self.with_token(method, &shown);
+                        // A browser that knows the password sends it along whichever site made it send the request.
+                        let is_foreign = !method.is_safe() && self.is_of_our_page(request) == Some(false);
+                        (caller, if is_foreign { Err(foreign()) } else { admitted })
+                    }
+                    None => self.with_token(method, &bearer(headers)),
+                },
                 None => self.with_token(method, &bearer(headers)),
             },
         }
@@ -120,9 +126,14 @@ impl Guard {
         }
     }
 
-    /// Refuses a change that another site's page made a browser send. Browsers say where a request comes from: in
-    /// `Sec-Fetch-Site` over https and on loopback, in `Origin` otherwise.
+    /// Refuses a change that another site's page made a browser send.
     fn refuse_other_pages(&self, request: &Request) -> Result<(), ApiError> {
+        if self.is_of_our_page(request) == Some(true) { Ok(()) } else { Err(foreign()) }
+    }
+
+    /// Returns whether one of our pages sent a request. Browsers say where a request comes from: in `Sec-Fetch-Site` over https and on
+    /// loopback, in `Origin` otherwise. `None`: nothing says that a browser sent it.
+    fn is_of_our_page(&self, request: &Request) -> Option<bool> {
         let text = |name: HeaderName| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
         let site = text(HeaderName::from_static("sec-fetch-site"));
         let public = self.api.ops.config.api.public_url.trim_end_matches('/');
@@ -130,12 +141,10 @@ impl Guard {
             let host = origin.split_once("://").map(|(_, host)| host);
             origin == public || (host.is_some() && host == host_of(request.uri(), request.headers()))
         };
-        let is_ours = match (site, text(header::ORIGIN)) {
-            (Some(site), _) => matches!(site, "same-origin" | "none"),
-            (None, origin) => origin.is_some_and(is_own),
-        };
-        let foreign = || ApiError::new(StatusCode::FORBIDDEN, "changes are not taken from pages of another origin");
-        if is_ours { Ok(()) } else { Err(foreign()) }
+        match (site, text(header::ORIGIN)) {
+            (Some(site), _) => Some(matches!(site, "same-origin" | "none")),
+            (None, origin) => origin.map(is_own),
+        }
     }
 
     /// Counts a request with a missing or wrong token, and logs one of them every [`LOG_EVERY`] at most.
@@ -212,6 +221,10 @@ fn password(headers: &HeaderMap) -> Option<String> {
     Some(password.to_owned())
 }
 
+fn foreign() -> ApiError {
+    ApiError::new(StatusCode::FORBIDDEN, "changes are not taken from pages of another origin")
+}
+
 fn within_role(role: ApiRole, method: &Method) -> Result<(), ApiError> {
     if role < needed_role(method) {
         let message = "this token may only read; changes need one with the role write";
@@ -237,14 +250,11 @@ fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let same_origin = |origin: &str| origin.strip_prefix("http://").is_some_and(|rest| Some(rest) == host);
     // Where browsers say the site, they may hide the origin.
-    let foreign = match (text(HeaderName::from_static("sec-fetch-site")), text(header::ORIGIN)) {
+    let is_foreign = match (text(HeaderName::from_static("sec-fetch-site")), text(header::ORIGIN)) {
         (Some(site), _) => !matches!(site, "same-origin" | "none"),
         (None, origin) => origin.is_some_and(|origin| !same_origin(origin)),
     };
-    if foreign && !method.is_safe() {
-        return Err(ApiError::new(StatusCode::FORBIDDEN, "changes are not taken from pages of another origin"));
-    }
-    Ok(())
+    if is_foreign && !method.is_safe() { Err(foreign()) } else { Ok(()) }
 }
 
 /// Returns the host that a request names.

@@ -88,7 +88,9 @@ pub(super) async fn log_in(
 
 /// `POST /logout`
 pub(super) async fn log_out(State(api): State<Api>, Shared(live): Shared<Arc<Live>>) -> Response {
-    live.someone_left();
+    if api.caller.in_session {
+        live.someone_left();
+    }
     let mut response = see_other("./login");
     response.headers_mut().extend(api.sessions.end().map(|cookie| (header::SET_COOKIE, cookie)));
     response

@@ -192,6 +192,11 @@ async fn what_is_live_ends_with_the_login_that_opened_it() {
         response.into_body()
     };
     let whole = async |body: Body| String::from_utf8(to_bytes(body, 1 << 20).await.unwrap().to_vec()).unwrap();
+    // A caller that is not logged in ends nothing.
+    let stream = open([("cookie", &login)]).await;
+    assert_eq!(fleet.call("POST", "/logout", &[FORM, OURS, HTML], "").await.0, 303);
+    let ended = tokio::time::timeout(std::time::Duration::from_millis(200), whole(stream)).await;
+    assert!(ended.is_err(), "{ended:?}");
     let bearer = format!("Bearer {READ}");
     let streams = [open([("cookie", &login)]).await, open([("authorization", &bearer)]).await];
     // Everybody's stream ends, and only who is still logged in opens another one.
@@ -226,6 +231,20 @@ async fn logging_out_again_and_again_pushes_nobody_out_of_the_audit() {
     }
     let lines = fleet.ops.store.audit(&store::AuditQuery::newest(200)).await.unwrap();
     assert!((2..=31).contains(&lines.len()), "{} lines are stored", lines.len());
+}
+
+#[tokio::test]
+async fn strangers_push_no_login_out_of_the_audit() {
+    let fleet = fleet().await;
+    for _ in 0..100 {
+        assert_eq!(fleet.call("POST", "/api/v1/feeds", &[], "{}").await.0, 401);
+        fleet.call("POST", "/login", &[FORM, OURS, HTML], "token=guessed").await;
+    }
+    cookie(&fleet, READ).await;
+    let lines = fleet.ops.store.audit(&store::AuditQuery::newest(200)).await.unwrap();
+    let actions: Vec<_> = lines.iter().map(|line| line.change.action.as_str()).collect();
+    // Below it is the feed that the fleet begins with.
+    assert_eq!(actions, ["POST /login", "POST /api/v1/feeds"]);
 }
 
 #[tokio::test]

@@ -174,7 +174,8 @@ async fn a_statement_that_waits_is_left_alone_where_the_server_keeps_no_list_of_
     let mut other = schema.connection().await;
     let make = format!("CREATE ROLE \"{role}\" SUPERUSER LOGIN; ALTER ROLE \"{role}\" SET track_activities = off");
     other.execute(sqlx::AssertSqlSafe(make)).await.unwrap();
-    let url = url().replace("//postgres@", &format!("//{role}@"));
+    let url = url().replacen("//postgres@", &format!("//{role}@"), 1);
+    assert!(url.contains(&role), "{url}");
     let store = PostgresStore::open(&ServerConfig::at(&url), &schema.0).await.unwrap();
     let id = add(&store, "https://a.org/feed").await;
     let fetched = verdict(&store, id, 10, modified(vec![entry("1", "one")])).await;

@@ -96,6 +96,10 @@ async fn the_hub_is_closed_unless_it_is_opened_and_may_ask_for_a_token() {
     assert_eq!(status("Bearer fedcba9876543210").await, 202);
     let basic = ("authorization", "Basic YW55Ym9keTpmZWRjYmE5ODc2NTQzMjEw");
     let other = WISH.replace("s.example", "t.example");
+    // A browser that knows the password sends it along with another site's form.
+    for foreign in [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")] {
+        assert_eq!(with_token.call("POST", "/hub", &[FORM, basic, foreign], &other).await.0, 403);
+    }
     assert_eq!(with_token.call("POST", "/hub", &[FORM, basic], &other).await.0, 202);
     let shown = with_token.send_with("/api/v1/subscriptions/1", &[(header::AUTHORIZATION, "Bearer 0123456789abcdef")]);
     assert_eq!(shown.await.body["by"], "sub");
