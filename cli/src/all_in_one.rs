@@ -329,8 +329,7 @@ impl Data {
             true => PathBuf::from("."),
             false => folder.to_owned(),
         });
-        let is_new = file.is_some_and(|file| !file.exists());
-        Ok(Data { folder, is_new })
+        Ok(Data { folder, is_new: file.is_some_and(|file| !file.exists()) })
     }
 
     fn described(&self, config: &Config) -> String {

@@ -168,6 +168,6 @@ async fn a_reload_is_in_force_although_the_gate_does_not_answer() {
     let reloaded = ops::config::reload(&fleet.ops, "signal").await.unwrap();
     assert_eq!(faults.struck()[0].1, "show_rules");
     assert!(reloaded.tokens && reloaded.changed);
-    assert_eq!(fleet.ops.condition.tokens.get().len(), 1, "what was removed is not valid any more");
+    assert_eq!(fleet.ops.condition.tokens.get().len(), 1, "those of the file are valid, and no others");
     assert_eq!(fleet.ops.condition.config.get().policy.min_interval, config().policy.min_interval * 2);
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::config::ServerConfig;
-use sqlx::{Acquire, Executor};
+use sqlx::{Acquire, Executor, PgConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -13,7 +13,7 @@ use crate::conformance::{SKEW, add, apply, at, entry, feed, modified, new_entrie
 use crate::postgres::Limits;
 use crate::postgres::PostgresStore;
 use crate::testing::{Schema, url};
-use crate::{Feeds, Polls, Upkeep};
+use crate::{Feeds, Polls, Upkeep, Verdict};
 
 /// How long anything may take: far beyond what a loaded machine needs.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -135,6 +135,17 @@ async fn in_time<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
     }
 }
 
+/// Has a report wait for the lock under which events are numbered, for longer than a call is trusted without a look.
+async fn applied_behind_a_lock(store: &PostgresStore, fetched: &Verdict, other: &mut PgConnection) {
+    let mut numbering = other.begin().await.unwrap();
+    sqlx::query("UPDATE store SET seq = seq").execute(&mut *numbering).await.unwrap();
+    let (applied, ()) = tokio::join!(store.apply(std::slice::from_ref(fetched), SKEW, at(12)), async {
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        numbering.rollback().await.unwrap();
+    });
+    applied.unwrap();
+}
+
 #[tokio::test]
 async fn connections_that_went_silent_are_replaced_within_seconds_and_slow_statements_are_left_alone() {
     let schema = Schema::default();
@@ -147,14 +158,7 @@ async fn connections_that_went_silent_are_replaced_within_seconds_and_slow_state
 
     // A statement that waits for a lock is not lost.
     let mut other = schema.connection().await;
-    let mut numbering = other.begin().await.unwrap();
-    sqlx::query("UPDATE store SET seq = seq").execute(&mut *numbering).await.unwrap();
-    let batch = std::slice::from_ref(&fetched);
-    let (applied, ()) = tokio::join!(store.apply(batch, SKEW, at(12)), async {
-        tokio::time::sleep(Duration::from_secs(7)).await;
-        numbering.rollback().await.unwrap();
-    });
-    applied.unwrap();
+    applied_behind_a_lock(&store, &fetched, &mut other).await;
 
     // Some connections are in use when it happens, and some are idle.
     let busy = futures_util::future::join_all((0..6).map(|_| store.paused()));
@@ -179,14 +183,7 @@ async fn a_statement_that_waits_is_left_alone_where_the_server_keeps_no_list_of_
     let store = PostgresStore::open(&ServerConfig::at(&url), &schema.0).await.unwrap();
     let id = add(&store, "https://a.org/feed").await;
     let fetched = verdict(&store, id, 10, modified(vec![entry("1", "one")])).await;
-    let mut numbering = other.begin().await.unwrap();
-    sqlx::query("UPDATE store SET seq = seq").execute(&mut *numbering).await.unwrap();
-    let batch = std::slice::from_ref(&fetched);
-    let (applied, ()) = tokio::join!(store.apply(batch, SKEW, at(12)), async {
-        tokio::time::sleep(Duration::from_secs(7)).await;
-        numbering.rollback().await.unwrap();
-    });
-    applied.unwrap();
+    applied_behind_a_lock(&store, &fetched, &mut other).await;
     drop((store, schema));
     other.execute(sqlx::AssertSqlSafe(format!("DROP ROLE \"{role}\""))).await.unwrap();
 }
