@@ -43,15 +43,20 @@ pub(crate) fn fit(mut config: Config) -> anyhow::Result<Config> {
         let api = api.min(spare.div_ceil(2)).max(spare.saturating_sub(idle).min(api));
         let kept = idle.min(spare - api);
         let (idle_set, api_set) = (config.fetch.idle_connections, config.api.max_connections);
-        config.delivery.concurrency = config.delivery.concurrency.min(LEAST_DELIVERIES);
+        let deliveries_set = config.delivery.concurrency;
+        config.delivery.concurrency = deliveries_set.min(LEAST_DELIVERIES);
         config.fetch.idle_connections = usize::try_from(kept)?;
         config.api.max_connections = api_set.min(LEAST_API + usize::try_from(api)?);
+        // A worker has a few of both anyway.
+        let (api, deliveries) = (config.api.max_connections, config.delivery.concurrency);
+        let api = (api < api_set).then(|| format!(", {api} of the API, not {api_set} (api.max_connections)"));
+        let deliveries = (deliveries < deliveries_set)
+            .then(|| format!(", and {deliveries} requests to subscribers (delivery.concurrency)"));
         note!(
             "{allowed} file descriptors are allowed, {needed} would serve: the maximum is {kept} idle connections, not \
-             {idle_set} (fetch.idle_connections), {} of the API, not {api_set} (api.max_connections), and {} requests to \
-             subscribers (delivery.concurrency)",
-            config.api.max_connections,
-            config.delivery.concurrency
+             {idle_set} (fetch.idle_connections){}{}",
+            api.unwrap_or_default(),
+            deliveries.unwrap_or_default()
         );
     }
     Ok(config)

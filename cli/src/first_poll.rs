@@ -9,11 +9,12 @@ use common::policy::Status;
 use common::time::{Clock, SystemClock};
 use common::words;
 use reqwest::Method;
-use scheduler::wire::{AddedView, FeedView, StatsView};
+use scheduler::wire::{AddedView, FeedView};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::client::Client;
+use crate::fleet::is_paused;
 use crate::output::{self, plain};
 use crate::terminal::{Ink, Waiting, paint};
 use crate::when;
@@ -81,8 +82,7 @@ impl FirstPoll<'_> {
 
     async fn not_yet(&self, feed: &FeedView) -> anyhow::Result<bool> {
         let id = feed.id;
-        let paused = self.client.get::<StatsView>("/stats", &[]).await?.paused;
-        match (paused, &feed.last_error) {
+        match (is_paused(self.client).await, &feed.last_error) {
             (true, _) => note!("{id}: all polling is paused; see `feedfleet feed show {id}`"),
             (false, Some(error)) => note!("{id}: {}; see `feedfleet feed show {id}`", when::said(&error.error.detail)),
             (false, None) => note!("{id}: it is not read yet; see `feedfleet feed show {id}`"),

@@ -89,7 +89,7 @@ pub(crate) async fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     }
     sent?;
     if tally.added > 0 && !args.client.json {
-        output::line(&first_polls(&client).await?)?;
+        output::line(&first_polls(&client).await)?;
     }
     written?;
     Ok(if tally.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -152,16 +152,19 @@ fn tell_refused(refused: usize, args: &ImportArgs) {
 }
 
 /// Says when feeds that were just imported are first polled, and how to poll one of them sooner.
-async fn first_polls(client: &Client) -> anyhow::Result<String> {
-    if is_paused(client).await? {
-        return Ok(PAUSED.to_owned());
+async fn first_polls(client: &Client) -> String {
+    if is_paused(client).await {
+        return PAUSED.to_owned();
     }
-    let config: Value = client.get("/config", &[]).await?;
-    let spread = config["policy"]["import_spread"].as_str().unwrap_or("a while");
-    Ok(format!(
-        "first polls are spread over the next {spread} (policy.import_spread); `feedfleet top` shows them; \
-         `feedfleet feed refresh ID` polls one of them sooner"
-    ))
+    // A token with labels may not read it.
+    let config: Option<Value> = client.get("/config", &[]).await.ok();
+    let spread = config.as_ref().and_then(|config| config["policy"]["import_spread"].as_str());
+    let over = spread
+        .map_or_else(|| "policy.import_spread".into(), |spread| format!("the next {spread} (policy.import_spread)"));
+    format!(
+        "first polls are spread over {over}; `feedfleet top` shows them; `feedfleet feed refresh ID` polls one of them \
+         sooner"
+    )
 }
 
 /// Has a batch stored; returns an answer for each.

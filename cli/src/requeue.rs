@@ -183,7 +183,7 @@ async fn begin(args: &RequeueArgs) -> anyhow::Result<ExitCode> {
 
 /// Says that nothing is polled, if all polling is paused. The requeue has begun, whether or not the fleet answers now.
 async fn note_pause(client: &Client) {
-    if is_paused(client).await.unwrap_or(false) {
+    if is_paused(client).await {
         note!("{PAUSED}");
     }
 }

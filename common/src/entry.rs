@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use canonical::canonical_url;
+pub(crate) use details::json_bytes;
 pub use details::{
     AlternateEnclosure, Author, Chapters, EntryDetails, Extension, Geo, License, Location, Number, Person, Podcast,
     Recipient, Soundbite, Source, Transcript, Value,

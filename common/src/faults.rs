@@ -138,6 +138,9 @@ impl HostGate for Faulty<dyn HostGate> {
     }
 
     async fn release(&self, permit: &Permit, release: Release, now: Timestamp) -> Result<(), GateError> {
+        if self.faults.is_away(&permit.host) {
+            return Err(part_error());
+        }
         self.faults.around("release", gate_error, self.seam.release(permit, release, now)).await
     }
 

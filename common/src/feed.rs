@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::archive::ArchiveRead;
 use crate::calm::{CalmGroup, calm_subscribers};
 use crate::document::{ContentHash, Onward, Validators};
+use crate::entry::json_bytes;
 use crate::host::HostKey;
 use crate::labels::Marks;
 use crate::last_error::LastError;
@@ -107,6 +108,14 @@ impl Feed {
     /// Returns true if the feed is hidden from callers without a token. A feed with credentials is always private.
     pub fn is_private(&self) -> bool {
         self.private || self.credentials.is_some()
+    }
+
+    /// Returns about the number of bytes of text in it that its publisher chose, for size limits.
+    pub fn text_bytes(&self) -> usize {
+        let about = self.onward.about.as_ref().map_or(0, json_bytes);
+        let onward = [&self.onward.next, &self.onward.prev_archive, &self.onward.new_feed_url];
+        let texts = [&self.title, &self.moved_from].into_iter().chain(onward).flatten().chain(&self.also_announced);
+        texts.map(String::len).sum::<usize>() + about
     }
 
     /// Returns true if a ping causes a poll of it. Nobody outside of the fleet ends a quarantine, which is a kind of penalty: see

@@ -256,6 +256,31 @@ async fn with_tokens_the_commands_need_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn with_a_token_for_labels_feeds_are_added_and_imported() {
+    let (news, all) = ("0123456789abcdef", "fedcba9876543210");
+    let tokens = format!(
+        r#"api.tokens=[{{name = "news", role = "write", token = "{news}", labels = ["news"]}}, {{name = "all", role = "write", token = "{all}"}}]"#
+    );
+    let fleet = Fleet::start(&["--set", &tokens]).await;
+    let run_with = |token: &str, arguments: &[&str]| -> Ran {
+        let mut command = command(arguments);
+        command.env("FEEDFLEET_SERVER", &fleet.server).env("FEEDFLEET_TOKEN", token).output().unwrap().into()
+    };
+    // So that no poll comes before the questions below.
+    assert_eq!(run_with(all, &["fleet", "pause"]).code, Some(0));
+    let run = |arguments: &[&str]| run_with(news, arguments);
+    let mut list = tempfile::NamedTempFile::new().unwrap();
+    let feed = r#"<outline type="rss" xmlUrl="http://127.0.0.1:9/a"/>"#;
+    writeln!(list, r#"<opml version="2.0"><body><outline text="news">{feed}</outline></body></opml>"#).unwrap();
+    let imported = run(&["import", list.path().to_str().unwrap()]);
+    assert_eq!(imported.code, Some(0), "{}{}", imported.out, imported.err);
+    assert!(imported.out.contains("first polls are spread over policy.import_spread"), "{}", imported.out);
+    let added = run(&["feed", "add", "http://127.0.0.1:9/c", "--label", "news", "--wait", "200ms"]);
+    assert_eq!(added.code, Some(0), "{}{}", added.out, added.err);
+    assert!(added.err.contains("it is not read yet"), "{}", added.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn wrong_tokens_are_counted_and_logged_once() {
     let tokens = r#"api.tokens=[{name = "look", role = "read", token = "0123456789abcdef"}]"#;
     let fleet = Fleet::start(&["--set", tokens]).await;

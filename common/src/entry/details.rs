@@ -58,11 +58,16 @@ pub struct EntryDetails {
 impl EntryDetails {
     /// Returns the number of bytes that they take as JSON.
     pub fn json_bytes(&self) -> usize {
-        let mut counted = Counted(0);
-        // nothing in them could not be written, and counting does not fail
-        let _ = serde_json::to_writer(&mut counted, self);
-        counted.0
+        json_bytes(self)
     }
+}
+
+/// Returns the number of bytes that a value of ours takes as JSON.
+pub(crate) fn json_bytes(value: &impl Serialize) -> usize {
+    let mut counted = Counted(0);
+    // Nothing in it could not be written, and counting does not fail.
+    let _ = serde_json::to_writer(&mut counted, value);
+    counted.0
 }
 
 /// Counts what is written.

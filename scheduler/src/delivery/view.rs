@@ -40,7 +40,7 @@ pub struct SubscriptionView {
     /// How long an event may wait for others to share its request, in seconds; 0 by default.
     #[schemars(range(min = 0, max = 3600))]
     pub delay: f64,
-    /// How requests are signed; absent if the secret cannot be decrypted, or if a subscriber of the hub gave none.
+    /// How requests are signed; absent if the secret of a webhook cannot be decrypted, or if a subscriber of the hub gave none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["hmac-sha256", "ed25519", "x-hub-signature"]))]
     pub signature: Option<String>,

@@ -78,14 +78,16 @@ async fn accept(ops: &Arc<Ops>, by: &str) -> Result<(String, Reloaded), ReloadEr
     let offered = NewPolicy { text: &text, hash: &own_hash, by, decided: true };
     let policy = ops.store.accept_policy(&offered, ops.clock.now()).await.map_err(BackendError::from)?;
     // It is stored, and in force: what could not be carried on yet is tried again every second.
-    if let Err(error) = ops.orders.look(ops.clock.now()).await {
-        let error = &error as &dyn std::error::Error;
+    let looked = ops.orders.look(ops.clock.now()).await;
+    if let Err(error) = &looked {
+        let error = error as &dyn std::error::Error;
         tracing::warn!(
             error,
             "the configuration is accepted; carrying it to schedule and gate is tried again until it works"
         );
     }
-    if let Some(why) = ops.condition.config.in_force().refused {
+    // Unless it was looked at, the reason is that of the configuration before.
+    if let Some(why) = ops.condition.config.in_force().refused.filter(|_| looked.is_ok()) {
         return Err(ReloadError::Refused(why));
     }
     let tokens = ops.condition.tokens.replace(&config);

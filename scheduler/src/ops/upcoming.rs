@@ -18,7 +18,7 @@ use common::url::FeedId;
 use crate::error::BackendError;
 use crate::schedule::Schedule;
 use store::cursor::{self, Position};
-use store::{FeedQuery, Page, Store, StoreError, never};
+use store::{FeedQuery, Page, Store, StoreError, fitting, never};
 
 /// Feeds that are claimed or parked of which a page shows those that belong there, at most.
 pub const TAKEN: usize = 500;
@@ -27,8 +27,26 @@ const GROWTH: usize = 4;
 
 type Due = (Timestamp, FeedId);
 
-/// A page of feeds, in any order.
+/// A page of feeds, in any order. It ends where their texts would take more than a page may.
 pub async fn feeds(
+    store: &dyn Store,
+    schedule: &dyn Schedule,
+    query: &FeedQuery,
+    now: Timestamp,
+) -> Result<Page<Feed>, BackendError> {
+    let page = of_any_size(store, schedule, query, now).await?;
+    let sizes = page.items.iter().map(|feed| i64::try_from(feed.text_bytes()).unwrap_or(i64::MAX));
+    let fitting = fitting(sizes);
+    if fitting == page.items.len() {
+        return Ok(page);
+    }
+    // Read again, so that its cursor is that of the last one.
+    drop(page);
+    let shorter = FeedQuery { limit: u32::try_from(fitting).unwrap_or(query.limit), ..query.clone() };
+    of_any_size(store, schedule, &shorter, now).await
+}
+
+async fn of_any_size(
     store: &dyn Store,
     schedule: &dyn Schedule,
     query: &FeedQuery,

@@ -9,17 +9,12 @@ pub(super) const BATCH: usize = 500;
 /// The memory that reports settled in one transaction may take, about. A transaction has its rows as text beside them.
 const BATCH_BYTES: usize = 2 << 20;
 
-/// A delivery in hand.
-pub(super) struct Taken {
-    pub(super) delivery: Delivery<FetchReport>,
-    /// Some of its reports were taken out: it returns to the queue, and those that are settled are out of date when it comes again.
-    pub(super) returns: bool,
-}
-
 /// Deliveries that will be settled together.
 #[derive(Default)]
 pub(super) struct Gathered {
-    pub(super) deliveries: Vec<Taken>,
+    pub(super) deliveries: Vec<Delivery<FetchReport>>,
+    /// Reports of these deliveries that wait for a part of the gate that is away, and must come again.
+    pub(super) waiting: Vec<FetchReport>,
     size: Size,
 }
 
@@ -42,9 +37,9 @@ impl Size {
 }
 
 impl Gathered {
-    pub(super) fn take(&mut self, taken: Taken) {
-        self.size.add(&taken.delivery);
-        self.deliveries.push(taken);
+    pub(super) fn take(&mut self, delivery: Delivery<FetchReport>) {
+        self.size.add(&delivery);
+        self.deliveries.push(delivery);
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -62,7 +57,7 @@ impl Gathered {
 
     /// Returns when the oldest of them arrived.
     pub(super) fn arrived(&self) -> Option<Instant> {
-        self.deliveries.iter().map(|taken| taken.delivery.arrived).min()
+        self.deliveries.iter().map(|delivery| delivery.arrived).min()
     }
 }
 
@@ -88,7 +83,7 @@ pub(super) mod tests {
         let (queue, mut gathered) = (MemoryQueue::new(usize::MAX), Gathered::default());
         for _ in 0..messages {
             queue.publish(std::slice::from_ref(&report)).await.unwrap();
-            gathered.take(Taken { delivery: queue.receive().await.unwrap(), returns: false });
+            gathered.take(queue.receive().await.unwrap());
         }
         gathered
     }

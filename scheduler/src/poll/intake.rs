@@ -13,13 +13,14 @@ use common::queue::Delivery;
 use common::report::FetchReport;
 use common::time::{Clock, ClockWatch, SteadyClock, Timestamp};
 use futures_util::FutureExt;
+use futures_util::future::try_join_all;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
-use crate::poll::gathered::{Gathered, Taken};
+use crate::poll::gathered::Gathered;
 use crate::poll::results::Results;
 use crate::schedule::ScheduleError;
 
@@ -50,7 +51,7 @@ const LASTING: u32 = 2;
 const AT_ONCE: usize = 4;
 /// How long to wait before reports that could not be settled are tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// The same for reports whose holds a part of the gate cannot take.
+/// The same for reports that wait for a part of the gate that is away.
 const PART_AWAY_REST: Duration = Duration::from_millis(100);
 /// How often a scheduler that could not store reports checks whether it can again, without waiting for one to come.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
@@ -60,7 +61,8 @@ const DEPTH_PATIENCE: Duration = Duration::from_secs(5);
 /// A batch that a task has dealt with.
 struct Settled {
     reports: usize,
-    outcome: Result<(), BackendError>,
+    /// How many of them are in the queue again.
+    outcome: Result<usize, BackendError>,
 }
 
 /// The answer to the question whether reports can be stored again.
@@ -206,28 +208,23 @@ impl Intake {
             held => held.is_err(),
         };
         for mut delivery in taken {
-            let returns = part_away && self.take_out_unheld(&mut delivery.items, &steady).await;
-            // One without any report left returns at once.
-            if !returns || !delivery.items.is_empty() {
-                state.gathered.take(Taken { delivery, returns });
-            }
-        }
-        if part_away {
-            state.rest_until = Instant::now() + PART_AWAY_REST;
+            let unheld = match part_away {
+                true => self.take_out_unheld(&mut delivery.items, &steady).await,
+                false => Vec::new(),
+            };
+            state.gathered.take(delivery);
+            state.gathered.waiting.extend(unheld);
         }
     }
 
-    /// Takes out the reports whose holds the gate does not take while a part of it is away; the others do not wait for them. Returns
-    /// whether there are any.
-    async fn take_out_unheld(&self, items: &mut Vec<FetchReport>, steady: &SteadyClock) -> bool {
+    /// Takes out the reports whose holds the gate does not take while a part of it is away; the others do not wait for them.
+    async fn take_out_unheld(&self, items: &mut Vec<FetchReport>, steady: &SteadyClock) -> Vec<FetchReport> {
         let mut held = Vec::with_capacity(items.len());
         for report in &*items {
             held.push(self.results.hold_hosts(std::iter::once(report), steady.now()).await.is_ok());
         }
         let mut held = held.into_iter();
-        let count = items.len();
-        items.retain(|_| held.next().unwrap_or_default());
-        items.len() < count
+        items.extract_if(.., |_| held.next() == Some(false)).collect()
     }
 
     /// Begins to settle what was gathered.
@@ -240,7 +237,7 @@ impl Intake {
         let results = Arc::clone(&self.results);
         state.settled_soon += reports;
         state.settling.spawn(async move {
-            Settled { reports, outcome: settle_deliveries(&results, gathered.deliveries, expires, now).await }
+            Settled { reports, outcome: settle_gathered(&results, gathered, expires, now).await }
         });
     }
 
@@ -267,7 +264,11 @@ impl Intake {
         let Some(settled) = finished(ended) else { return };
         state.settled_soon -= settled.reports;
         let worked = settled.outcome.is_ok();
-        self.note(state, settled.outcome);
+        if settled.outcome.as_ref().is_ok_and(|waiting| *waiting > 0) {
+            // They come again soon.
+            state.rest_until = Instant::now() + PART_AWAY_REST;
+        }
+        self.note(state, settled.outcome.map(|_| ()));
         if worked {
             self.begin_probe(state, true, clock);
         }
@@ -351,25 +352,34 @@ fn finished<T>(ended: Result<T, JoinError>) -> Option<T> {
     }
 }
 
-/// Settles deliveries together and acks those that are complete. A batch that is not settled in time returns to the queue.
-async fn settle_deliveries(
+/// Settles deliveries together and acks them. Reports that wait for a part of the gate are first put back into the queue, behind all
+/// others: they hold up nothing, and what came beside them does not come again. Returns how many there are. A batch that is not settled
+/// in time returns to the queue as a whole.
+async fn settle_gathered(
     results: &Results,
-    deliveries: Vec<Taken>,
+    gathered: Gathered,
     expires: Instant,
     now: Timestamp,
-) -> Result<(), BackendError> {
-    let (mut reports, mut receipts, mut returned) = (Vec::new(), Vec::new(), Vec::new());
-    for Taken { delivery, returns } in deliveries {
+) -> Result<usize, BackendError> {
+    let Gathered { deliveries, mut waiting, .. } = gathered;
+    let (mut reports, mut receipts) = (Vec::new(), Vec::with_capacity(deliveries.len()));
+    for delivery in deliveries {
         let (items, receipt) = delivery.into_parts();
         reports.extend(items);
-        if returns { &mut returned } else { &mut receipts }.push(receipt);
+        receipts.push(receipt);
     }
-    let settled = tokio::time::timeout_at(expires, results.settle(reports, now)).await;
-    settled.map_err(|_| BackendError::TooSlow(results.config.fetch.deadline()))??;
+    let settled = tokio::time::timeout_at(expires, async {
+        waiting.extend(results.settle(reports, now).await?);
+        // A message each, which no queue refuses as too large.
+        let publish = |report| results.reports.publish(std::slice::from_ref(report));
+        try_join_all(waiting.iter().map(publish)).await?;
+        Ok::<_, BackendError>(waiting.len())
+    });
+    let waiting = settled.await.map_err(|_| BackendError::TooSlow(results.config.fetch.deadline()))??;
     for receipt in receipts {
         receipt.ack().await?;
     }
-    Ok(())
+    Ok(waiting)
 }
 
 #[cfg(test)]

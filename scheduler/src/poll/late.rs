@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use common::config::Config;
 use common::feed::Feed;
-use common::host_gate::{GateError, HostGate, Permit, Release, fresh_nonce};
+use common::host_gate::{HostGate, Permit, Release, fresh_nonce};
 use common::policy::{Decision, Rule, Status, Term, Terms};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use futures_util::future::join_all;
-use store::{FeedChange, Store, StoreError, Verdict};
+use store::{FeedChange, Store, StoreError};
 
 /// Returns when the last request of each version began. Two requests of a version come together when the first one's report waited for
 /// so long that the feed was fetched again: the next poll is planned by the later one.
@@ -28,53 +28,50 @@ pub(super) fn latest_requests(reports: &[FetchReport]) -> HashMap<(FeedId, Versi
 /// that fetch's report is on its way. Its lease need not have ended for that: the schedule may have lost it. The next poll waits for
 /// the other report, and counts from now. The store has it, because the schedule may lose it.
 pub(super) fn wait_for_second_fetch(config: &Config, report: &FetchReport, decision: &mut Decision, now: Timestamp) {
-    let deadline = config.fetch.deadline();
-    let Some(due) = decision.next_due.filter(|_| report.started.after(deadline) < now) else { return };
+    let Some(due) = decision.next_due.filter(|_| is_late(config, report, now)) else { return };
     let interval = planned_due(&decision.terms).unwrap_or(due).since(report.started);
-    let due_at = due.max(now.after(interval.max(deadline)));
+    let due_at = due.max(now.after(interval.max(config.fetch.deadline())));
     if due_at > due {
         decision.next_due = Some(due_at);
         decision.terms.push(Rule::Late, due_at);
     }
 }
 
-/// Has the gate remember once more that the versions of reports were reported whose permits have ended, before these are stored. It may have
-/// forgotten that, or forget it soon, and other jobs for these versions may be on their way: feeds are claimed again when their leases
-/// end, or when the schedule has lost them. Takes those out of `verdicts` that the gate cannot remember now, and returns why: once it
-/// answers again it would grant another job for what is stored. They come again with their deliveries.
+/// Has the gate remember once more that the versions of late reports were reported, before these are stored. It may have forgotten that,
+/// or forget it soon, and other jobs for these versions may be on their way: feeds are claimed again when their leases end, or when the
+/// schedule has lost them. Takes out of `reports`, and returns, those that the gate cannot remember now: once it answers again it would
+/// grant another job for what is stored. Those that are not current store nothing, and are left alone.
 pub(super) async fn remember(
     store: &dyn Store,
     gate: &dyn HostGate,
     config: &Config,
-    verdicts: &mut Vec<Verdict>,
+    (reports, is_current): (&mut Vec<FetchReport>, impl Fn(&FetchReport) -> bool),
     now: Timestamp,
-) -> Result<Option<GateError>, StoreError> {
-    let deadline = config.fetch.deadline();
-    let is_late = |verdict: &&Verdict| verdict.report.started.after(deadline) < now;
-    let live = verdicts.iter().filter(is_late).find(|verdict| verdict.decision.next_due.is_some());
-    let Some(live) = live.map(|verdict| verdict.report.feed) else { return Ok(None) };
-    // The epoch of jobs that are built now is the same for all feeds: one is read.
-    let Some(epochs) = store.jobs_for(&[live]).await?.first().map(|row| row.epochs) else { return Ok(None) };
-    let releases = verdicts.iter().map(async |verdict| {
-        let report = &verdict.report;
-        if !is_late(&verdict) {
-            return Ok(());
+) -> Result<Vec<FetchReport>, StoreError> {
+    let is_meant = |report: &FetchReport| is_late(config, report, now) && is_current(report);
+    let feeds: Vec<FeedId> = reports.iter().filter(|report| is_meant(report)).map(|report| report.feed).collect();
+    if feeds.is_empty() {
+        return Ok(Vec::new());
+    }
+    // The epoch of jobs that are built now is the same for all feeds.
+    let Some(epochs) = store.jobs_for(&feeds).await?.first().map(|row| row.epochs) else { return Ok(Vec::new()) };
+    let remembered = reports.iter().map(async |report| {
+        if !is_meant(report) {
+            return true;
         }
+        // As the worker had it: a fetch that continued at another host has its permit there.
         let (host, version) = (report.host.clone(), report.version.in_epoch(epochs));
         let permit = Permit { host, feed: Some(report.feed), version, nonce: fresh_nonce() };
         let release = Release { remembered: Some(lease(config)), next_start_in: None };
-        gate.release(&permit, release, now).await
+        gate.release(&permit, release, now).await.is_ok()
     });
-    let mut released = join_all(releases).await.into_iter();
-    let mut why = None;
-    verdicts.retain(|_| match released.next() {
-        Some(Err(error)) => {
-            why = Some(error);
-            false
-        }
-        _ => true,
-    });
-    Ok(why)
+    let mut remembered = join_all(remembered).await.into_iter();
+    Ok(reports.extract_if(.., |_| remembered.next() == Some(false)).collect())
+}
+
+/// Returns whether a report comes after its permit has ended.
+fn is_late(config: &Config, report: &FetchReport, now: Timestamp) -> bool {
+    report.started.after(config.fetch.deadline()) < now
 }
 
 /// How long a claimed feed is hidden, from its claim to the end of its fetch.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use common::config::Config;
 use common::feed::Feed;
 use common::host::HostKey;
-use common::host_gate::{GateError, HostGate};
+use common::host_gate::HostGate;
 use common::job::Detour;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
@@ -103,8 +103,16 @@ impl Results {
         if holds.is_empty() { Ok(()) } else { self.store.keep_holds(holds).await }
     }
 
-    /// Decides, stores and reschedules. Safe to repeat with the same reports.
-    pub async fn settle(&self, mut reports: Vec<FetchReport>, now: Timestamp) -> Result<(), BackendError> {
+    /// Decides, stores and reschedules. Safe to repeat with the same reports. Returns those that must come again, because they wait for a
+    /// part of the gate that is away: nothing of them is stored or counted.
+    pub async fn settle(
+        &self,
+        mut reports: Vec<FetchReport>,
+        now: Timestamp,
+    ) -> Result<Vec<FetchReport>, BackendError> {
+        if reports.is_empty() {
+            return Ok(Vec::new());
+        }
         let ids: Vec<FeedId> = reports.iter().map(|report| report.feed).collect();
         let feeds: HashMap<FeedId, Feed> =
             self.store.states_for(&ids).await?.into_iter().map(|feed| (feed.id, feed)).collect();
@@ -117,10 +125,19 @@ impl Results {
             self.keep_holds(&held).await?;
             archive_pages::settle(&self.settling(), pages, &feeds, now).await?;
         }
+        let latest = late::latest_requests(&reports);
+        let is_repeated =
+            |report: &FetchReport| latest.get(&(report.feed, report.version)).is_some_and(|at| report.started < *at);
+        let is_lost = |feed: &Feed, report: &FetchReport| self.condition.proofs.is_of_lost_history(feed, report);
+        let is_current = |report: &FetchReport| {
+            let is_of = |feed: &Feed| feed.version == report.version && !is_lost(feed, report);
+            let is_answer = !matches!(report.outcome, Outcome::Deferred { .. }) && !is_repeated(report);
+            is_answer && feeds.get(&report.feed).is_some_and(is_of)
+        };
+        let waiting = late::remember(&*self.store, &*self.gate, &self.config, (&mut reports, is_current), now).await?;
         let (mut verdicts, mut slots, mut proven) = (Vec::with_capacity(reports.len()), Vec::new(), HashMap::new());
         let (mut interrupted, mut kept, mut held) = (Vec::new(), Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
-        let latest = late::latest_requests(&reports);
         let current = reports.iter().filter_map(|report| {
             let feed = feeds.get(&report.feed)?;
             (feed.version == report.version).then_some((feed, report))
@@ -133,9 +150,8 @@ impl Results {
                 held.extend(self.kept_hold_of(&report));
                 continue;
             };
-            let is_repeated = latest.get(&(report.feed, report.version)).is_some_and(|at| report.started < *at);
-            let is_lost = self.condition.proofs.is_of_lost_history(feed, &report);
-            if report.version != feed.version || is_repeated || is_lost {
+            let is_repeated = is_repeated(&report);
+            if report.version != feed.version || is_repeated || is_lost(feed, &report) {
                 self.metrics.stale_reports.inc();
                 let slot = |due_at| Slot { feed: feed.id, due_at, band: self.band(feed) };
                 if let Some(due) = late::due_after_stale(feed, &report).filter(|_| !is_repeated) {
@@ -187,7 +203,6 @@ impl Results {
             proven.iter().filter_map(|feed| Some(Slot { feed: feed.id, due_at: feed.due()?, band: self.band(feed) }));
         self.schedule.put_off(&put_off.collect::<Vec<_>>(), now).await.or_else(ScheduleError::unless_part_away)?;
         self.park_on_the_way(interrupted).await?;
-        let unknown = late::remember(&*self.store, &*self.gate, &self.config, &mut verdicts, now).await?;
         self.store_verdicts(verdicts, &feeds, now).await?;
         // Whatever the outcome of a report, its hosts are free again, a gap after the request's start.
         let rules = self.rules.get();
@@ -196,13 +211,7 @@ impl Results {
             (host, started.after(gap))
         });
         self.schedule.unpark(&free.collect::<Vec<_>>()).await.or_else(ScheduleError::unless_part_away)?;
-        match unknown {
-            // Only these reports wait for the gate; others are stored, and claims continue.
-            Some(GateError::Backend { action, source } | GateError::PartAway { action, source }) => {
-                Err(GateError::PartAway { action, source }.into())
-            }
-            None => Ok(()),
-        }
+        Ok(waiting)
     }
 
     /// Lets feeds whose redirects led to a busy host wait there, like that host's own feeds: in its set, by their rank,

@@ -77,7 +77,7 @@ pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
 pub use hub::{ANONYMOUS, Hub, HubFeed, Intent, IntentMode, MOST_AT_HUB, Stray, StrayQuery};
 pub use job_keys::StoredJobKeys;
 pub use moves::{Move, Moved, Unmove, Unmoved};
-pub use page_size::PAGE_BYTES;
+pub use page_size::{PAGE_BYTES, fitting};
 pub use push::{NewPush, OwedPace, PushClaim, PushCount, PushHeard, PushSubscription, PushWish, Subscribed, Unpushed};
 pub use refusals::{HostRefusal, RefusedHost};
 pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};

@@ -1,4 +1,4 @@
-//! How much a page of entries or events may hold: publishers choose the size of entries, and a reader's page must not.
+//! How much a page of feeds, entries or events may hold: publishers choose the size of each, and a reader's page must not.
 
 /// Bytes of text after which a page ends, with the item that reaches them at the latest.
 pub const PAGE_BYTES: i64 = 8 << 20;
@@ -6,7 +6,7 @@ pub const PAGE_BYTES: i64 = 8 << 20;
 const ITEM: i64 = 256;
 
 /// Returns how many items of these sizes, in order, a page takes: one at least, further ones while they fit.
-pub(crate) fn fitting(sizes: impl IntoIterator<Item = i64>) -> usize {
+pub fn fitting(sizes: impl IntoIterator<Item = i64>) -> usize {
     let mut bytes = 0_i64;
     let fits = |(place, size): (usize, i64)| {
         bytes = bytes.saturating_add(size).saturating_add(ITEM);

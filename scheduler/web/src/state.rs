@@ -88,7 +88,7 @@ where
     }
 }
 
-/// Pages of entries and events that are read, written or sent at once. Each holds at most 8 MB of text three times over (as
+/// Pages of entries, events and feeds that are read, written or sent at once. Each holds at most 8 MB of text three times over (as
 /// read, as HTML that may be shown, as JSON): about 300 MB for all of them. Short ones are sent at once and hold nothing up.
 const PAGES: usize = 8;
 /// Those of one token: its slow readers leave the others to other callers.

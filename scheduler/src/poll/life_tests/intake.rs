@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use common::config::ServerConfig;
-use common::faults::{Fault, Faults};
-use common::host_gate::Acquired;
+use common::faults::Faults;
 use common::policy::Rule;
 use common::queue::{Delivery, QueueDepth, QueueError};
 use common::redis::RedisServer;
@@ -261,7 +260,7 @@ async fn a_loop_that_panics_ends_the_scheduler_and_says_which() {
 }
 
 /// Returns a fleet whose due times have no random part, and what it waits between two polls.
-async fn unsalted() -> (Fleet, Duration) {
+pub(super) async fn unsalted() -> (Fleet, Duration) {
     let mut config = config();
     config.policy.salt = 0.0;
     let fleet = over(memory().await, Arc::new(Faulty::new()), config).await;
@@ -332,85 +331,6 @@ async fn of_two_requests_whose_reports_come_together_the_next_poll_counts_from_t
         assert_eq!(fleet.feed(id).await.next_due, Some(later.after(interval)));
         assert_eq!(fleet.ops.metrics.stale_reports.get(), 1);
     }
-}
-
-#[tokio::test]
-async fn after_a_late_report_the_report_of_a_second_fetch_is_waited_for() {
-    let (fleet, interval) = unsalted().await;
-    let id = fleet.add("http://a.example/").await;
-    let job = &fleet.dispatched().await[0];
-    let first = fleet.work(job, not_modified()).await;
-    fleet.clock.advance(interval * 10);
-    fleet.settle(first).await;
-    assert!(fleet.dispatched().await.is_empty());
-    let wait = interval.max(fleet.ops.config.fetch.deadline());
-    let due = fleet.clock.now().after(wait);
-    assert_eq!(fleet.feed(id).await.next_due, Some(due), "in the store, in case the schedule is lost");
-    fleet.clock.advance(wait);
-    assert_eq!(fleet.dispatched_ids().await, [id]);
-}
-
-#[tokio::test]
-async fn a_report_that_comes_after_its_permit_has_ended_plans_the_next_poll_from_its_arrival() {
-    let (fleet, interval) = unsalted().await;
-    let deadline = fleet.ops.config.fetch.deadline();
-    assert!(interval > deadline);
-    for (wait, late) in [(deadline, false), (deadline + Duration::from_millis(1), true)] {
-        let id = fleet.add(&format!("http://{late}.example/")).await;
-        let job = &fleet.dispatched().await[0];
-        let first = fleet.work(job, not_modified()).await;
-        let asked = first.started;
-        // Its report waits; if the schedule has lost its lease, another job for the feed may be in flight when its permit has ended.
-        let now = fleet.clock.advance(wait);
-        fleet.settle(first).await;
-        let due = if late { now } else { asked }.after(interval);
-        assert_eq!(fleet.feed(id).await.next_due, Some(due));
-    }
-}
-
-#[tokio::test]
-async fn a_job_for_a_version_whose_report_was_stored_late_is_not_granted_when_the_gate_has_forgotten_it() {
-    for failed_over in [false, true] {
-        let fleet = Fleet::new().await;
-        fleet.add("http://a.example/").await;
-        let first = &fleet.dispatched().await[0];
-        let late = fleet.work(first, not_modified()).await;
-        // Nobody can store reports, until the gate has forgotten this one.
-        fleet.clock.advance(Duration::from_secs(241));
-        if failed_over {
-            fleet.ops.store.begin_epoch().await.unwrap();
-        }
-        let second = &fleet.dispatched().await[0];
-        assert_eq!((second.version, second.epochs > first.epochs), (first.version, failed_over));
-        fleet.settle(late).await;
-        assert_eq!(fleet.acquired(second).await, Acquired::Reported);
-    }
-}
-
-#[tokio::test]
-async fn a_late_report_is_not_stored_while_the_gate_cannot_be_told_that_its_version_was_reported() {
-    let late_report = async |planned: Option<usize>| {
-        let faults = Faults::at(planned.map(|call| (call, Fault::Before)));
-        let gate: Arc<dyn HostGate> = Arc::new(MemoryGate::new(Timestamp::EPOCH));
-        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
-        let gate = Arc::new(common::faults::Faulty::new(gate, &faults));
-        let fleet = Fleet::with(config(), memory().await, clock, gate, Arc::new(Faulty::new())).await;
-        let id = fleet.add("http://a.example/").await;
-        let late = fleet.work(&fleet.dispatched().await[0], not_modified()).await;
-        fleet.clock.advance(Duration::from_secs(241));
-        let second = fleet.dispatched().await.remove(0);
-        (fleet, faults, id, late, second)
-    };
-    let (_, faults, ..) = late_report(None).await;
-    // The call before it passes on the holds of reports.
-    let (fleet, faults, id, late, second) = late_report(Some(faults.calls() + 1)).await;
-    let now = fleet.clock.now();
-    fleet.results.settle(vec![late.clone()], now).await.unwrap_err();
-    assert_eq!(faults.struck()[0].1, "release");
-    assert_eq!(fleet.feed(id).await.state.last_polled, None);
-    fleet.settle(late).await;
-    assert!(fleet.feed(id).await.state.last_polled.is_some());
-    assert_eq!(fleet.acquired(&second).await, Acquired::Reported);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod archives;
 mod crowd;
 mod faults;
 mod intake;
+mod late;
 mod logins;
 mod logs;
 mod moves;
@@ -30,6 +31,7 @@ use common::job::FetchJob;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
 use common::policy::{Audience, Status};
+use common::push::PushedBody;
 use common::queue::Queue;
 use common::queue::memory::MemoryQueue;
 use common::report::{FetchReport, Outcome};
@@ -136,7 +138,7 @@ impl Fleet {
     }
 
     async fn settle(&self, report: FetchReport) {
-        self.results.settle(vec![report], self.clock.now()).await.unwrap();
+        assert_eq!(self.results.settle(vec![report], self.clock.now()).await.unwrap(), [], "nothing waits");
     }
 
     /// Redeems a job's ticket as a worker does, and reports.
@@ -171,8 +173,9 @@ impl Fleet {
     async fn signed(&self, report: FetchReport) -> FetchReport {
         let FetchReport { feed, version, host, answers_wake: wake_at, .. } = report.clone();
         let expires = report.started.after(Duration::from_secs(60));
-        let mut job =
-            [FetchJob { feed, version, host, wake_at, expires, ..common::queue::conformance::job(report.feed.0) }];
+        let pushed = report.pushed.then(|| Box::new(PushedBody { content_type: None, body: Vec::new() }));
+        let any = common::queue::conformance::job(report.feed.0);
+        let mut job = [FetchJob { feed, version, host, wake_at, expires, pushed, ..any }];
         self.ops.condition.proofs.sign(&mut job, &*self.ops.store, report.started).await.unwrap();
         FetchReport { mac: job[0].mac.clone(), ..report }
     }

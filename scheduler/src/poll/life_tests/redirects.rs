@@ -8,7 +8,7 @@ use super::*;
 const HUB: &str = "http://hub.example/feed";
 
 /// Returns what a worker reports whose redirect led to the hub, when that allows no requests before `until`.
-async fn interrupted(fleet: &Fleet, job: &FetchJob, until: Timestamp) -> FetchReport {
+pub(super) async fn interrupted(fleet: &Fleet, job: &FetchJob, until: Timestamp) -> FetchReport {
     let now = fleet.clock.now();
     let limits = fleet.ops.rules.get().limits_of(&job.host);
     let (host, deadline) = (job.host.clone(), now.after(Duration::from_secs(30)));

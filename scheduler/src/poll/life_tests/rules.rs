@@ -171,3 +171,39 @@ async fn a_reload_is_in_force_although_the_gate_does_not_answer() {
     assert_eq!(fleet.ops.condition.tokens.get().len(), 1, "those of the file are valid, and no others");
     assert_eq!(fleet.ops.condition.config.get().policy.min_interval, config().policy.min_interval * 2);
 }
+
+#[tokio::test]
+async fn a_reload_is_not_refused_for_what_was_wrong_with_the_configuration_before() {
+    use common::accepted;
+    use common::config::{ApiRole, ApiToken};
+    use store::NewPolicy;
+
+    use crate::condition::live_config::ConfigSource;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("feedfleet.db");
+    let store = Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap());
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let fleet = Fleet::over(config(), store, clock, Timestamp::EPOCH).await;
+    let now = fleet.clock.now();
+    fleet.ops.orders.look(now).await.unwrap();
+    let hash = accepted::hash("policy = 3");
+    let wrong = NewPolicy { text: "policy = 3", hash: &hash, by: "another version", decided: true };
+    fleet.ops.store.accept_policy(&wrong, now).await.unwrap();
+    fleet.ops.orders.look(now).await.unwrap();
+    assert!(fleet.ops.condition.config.in_force().refused.is_some());
+    let mut edited = config();
+    edited.api.tokens = vec![ApiToken::new("ann", "0123456789abcdef", ApiRole::Read)];
+    edited.policy.min_interval *= 2;
+    let read = Box::new(move || Ok(edited.clone()));
+    assert!(fleet.ops.config_source.set(ConfigSource { started_with: config(), read }).is_ok());
+    // What is accepted is stored, but cannot be read.
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("ALTER TABLE host_refusals RENAME TO away").unwrap();
+    assert!(ops::config::reload(&fleet.ops, "signal").await.unwrap().tokens);
+    assert_eq!(fleet.ops.condition.tokens.get().len(), 1, "those before are not valid any more");
+    other.execute_batch("ALTER TABLE away RENAME TO host_refusals").unwrap();
+    fleet.ops.orders.look(now).await.unwrap();
+    assert_eq!(fleet.ops.condition.config.get().policy.min_interval, config().policy.min_interval * 2);
+    assert_eq!(fleet.ops.condition.config.in_force().refused, None);
+}

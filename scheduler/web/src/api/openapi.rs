@@ -1,5 +1,5 @@
 //! The API's own description. What is written by hand (paths, parameters, bodies of requests) is in a file beside the code,
-//! the schemas of answers are derived from their types. The tests keep description and code consistent: every path that
+//! the schemas of answers are derived from their types, and some bodies of requests from other schemas. The tests keep description and code consistent: every path that
 //! is served is described, every described operation is called, and every answer has the shape that is described.
 
 use std::sync::LazyLock;
@@ -27,7 +27,8 @@ const SCHEMAS: &str = "\"schemas\": {";
 
 /// The whole document.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
-    let further: String = derived().iter().map(|(name, schema)| format!("\n      \"{name}\": {schema},")).collect();
+    let further = derived().into_iter().chain(variants());
+    let further: String = further.map(|(name, schema)| format!("\n      \"{name}\": {schema},")).collect();
     WRITTEN.replacen(SCHEMAS, &format!("{SCHEMAS}{further}"), 1)
 });
 
@@ -69,6 +70,34 @@ fn derived() -> Map<String, Value> {
         answer(&mut generator);
     }
     generator.take_definitions(true)
+}
+
+/// Returns the schemas of requests that differ in a few fields from others that are written, by their names.
+fn variants() -> [(String, Value); 3] {
+    let written: Value = serde_json::from_str(WRITTEN).unwrap_or_default();
+    let schemas = &written["components"]["schemas"];
+    let feed_with = |description: &str, left_out: &[&str]| {
+        let mut schema = without(&schemas["NewFeed"], left_out);
+        schema["description"] = description.into();
+        schema["required"] = Value::Array(Vec::new());
+        schema
+    };
+    let mut line = feed_with("Either url or id, and what is to be set.", &[]);
+    line["properties"]["id"] = serde_json::json!({ "type": "integer", "description": "A known feed's id." });
+    [
+        ("FeedFields".to_owned(), feed_with("What is not given stays as it is.", &["url", "title"])),
+        ("FeedLine".to_owned(), line),
+        ("NewHostRule".to_owned(), without(&schemas["HostRule"], &["source"])),
+    ]
+}
+
+/// Returns a schema without some of its fields.
+fn without(schema: &Value, left_out: &[&str]) -> Value {
+    let mut schema = schema.clone();
+    if let Some(Value::Object(fields)) = schema.get_mut("properties") {
+        fields.retain(|name, _| !left_out.contains(&name.as_str()));
+    }
+    schema
 }
 
 /// Makes a schema describe what is answered: no other fields than its own, absent fields instead of null ones, no
@@ -124,7 +153,7 @@ pub(super) mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{DOCUMENT, WRITTEN, derived};
+    use super::{DOCUMENT, WRITTEN, derived, variants};
     use crate::api::{PREFIX, outer, versioned};
     use crate::testing::Fleet;
 
@@ -227,6 +256,61 @@ pub(super) mod tests {
         }
     }
 
+    /// A handler names the fields that it reads when it refuses another one.
+    #[tokio::test]
+    async fn bodies_of_requests_are_described_with_every_field_that_is_read_and_with_no_other() {
+        let fleet = Fleet::new().await;
+        let id = fleet.feed("https://example.com/feed.xml").await;
+        let document = document();
+        let mut compared = 0;
+        for (method, path, operation) in described(&document) {
+            let mut schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+            if schema.is_null() {
+                continue;
+            }
+            if let Some(reference) = schema["$ref"].as_str() {
+                schema = document.pointer(reference.trim_start_matches('#')).unwrap();
+            }
+            let body = json!({ "a field of no body": 1 });
+            let answer = fleet.ask(&method.to_uppercase(), &target(&path, &operation, id), Some(body)).await;
+            assert_eq!(answer.body["code"], "unknown_field", "{method} {path}: {}", answer.body);
+            let refusal = answer.body["detail"].as_str().unwrap();
+            let read = refusal.rsplit_once("; one of ").unwrap_or_else(|| panic!("{method} {path}: {refusal}")).1;
+            let mut read: BTreeSet<&str> = read.split(", ").collect();
+            if method == "patch" && path.ends_with("/feeds/{id}") {
+                // They are read, to say that they cannot be changed.
+                assert!(read.remove("url") && read.remove("title"));
+            }
+            let described: BTreeSet<&str> =
+                schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+            assert_eq!(described, read, "{method} {path}");
+            compared += 1;
+        }
+        assert!(compared >= 10, "{compared} bodies");
+    }
+
+    #[test]
+    fn examples_of_requests_have_the_shape_that_is_described() {
+        let document = document();
+        for (method, path, operation) in described(&document) {
+            let contents = operation["requestBody"]["content"].as_object().cloned().unwrap_or_default();
+            for (media_type, content) in contents {
+                let lines: Vec<Value> = match (media_type.as_str(), &content["example"]) {
+                    (_, Value::Null) => continue,
+                    ("application/json", example) => vec![example.clone()],
+                    ("application/x-ndjson", example) => {
+                        let lines = example.as_str().unwrap().lines();
+                        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+                    }
+                    _ => continue,
+                };
+                for line in lines {
+                    assert_eq!(mismatch(&document, &content["schema"], &line, "body"), None, "{method} {path}");
+                }
+            }
+        }
+    }
+
     #[tokio::test]
     async fn refusals_have_the_shape_of_an_error() {
         let fleet = Fleet::with(|config| {
@@ -285,7 +369,9 @@ pub(super) mod tests {
         let written: Value = serde_json::from_str(WRITTEN).unwrap();
         let written = written["components"]["schemas"].as_object().unwrap();
         let derived = derived();
-        let mut known: Vec<&str> = written.keys().chain(derived.keys()).map(String::as_str).collect();
+        let variants = variants();
+        let others = derived.keys().chain(variants.iter().map(|(name, _)| name));
+        let mut known: Vec<&str> = written.keys().chain(others).map(String::as_str).collect();
         known.sort_unstable();
         let references = DOCUMENT.split("#/components/schemas/").skip(1);
         let used: BTreeSet<&str> = references.filter_map(|rest| rest.split('"').next()).collect();

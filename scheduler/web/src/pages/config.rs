@@ -49,6 +49,10 @@ pub(super) async fn page(
     let restart = restart.map_or_else(String::new, |keys| format!(" These keys need a restart: {keys}."));
     let done = match params.reloaded.as_deref() {
         Some("changed") => Some(format!("The configuration was read again and is in force.{restart}")),
+        Some("tokens") => Some(format!(
+            "The configuration was read again. Nothing in the sections below changed; the tokens of the API changed in this \
+             scheduler.{restart}"
+        )),
         Some("same") => Some(format!("The configuration was read again; nothing in it changed.{restart}")),
         _ => None,
     };
@@ -104,7 +108,11 @@ fn said(text: &str) -> String {
 /// `POST /config/reload`
 pub(super) async fn reload(State(api): State<Api>, who: Extension<Who>) -> Result<Response, ApiError> {
     let axum::Json(view) = config::reload(State(api), who).await?;
-    let what = if view.changed { "changed" } else { "same" };
+    let what = match (view.changed, view.tokens) {
+        (true, _) => "changed",
+        (false, true) => "tokens",
+        (false, false) => "same",
+    };
     Ok(see_other(&format!("../config?reloaded={what}&restart={}", encoded(&view.needs_restart.join(", ")))))
 }
 

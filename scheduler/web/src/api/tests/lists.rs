@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use common::document::{Document, FeedAbout, Onward};
 use common::time::Clock;
 use scheduler::ops::AddFeed;
 
@@ -39,4 +40,29 @@ async fn the_api_and_the_search_page_list_a_fleet_of_any_size_by_due_time() {
     assert_eq!(nowhere.body["items"].as_array().unwrap().len(), 100);
     assert_eq!(fleet.get("/feeds?sort=next_due").await.status, 200);
     assert_eq!(fleet.get("/api/v1/feeds?sort=next_due&after=x").await.status, 400);
+}
+
+#[tokio::test]
+async fn a_page_of_feeds_ends_at_its_bytes_and_leaves_nothing_out() {
+    let fleet = Fleet::new().await;
+    for n in 0..5 {
+        let id = fleet.feed(&format!("https://h{n}.example/")).await;
+        let about = FeedAbout { description: Some("x".repeat(3 << 20)), ..FeedAbout::default() };
+        let onward = Onward { about: Some(Box::new(about)), ..Onward::default() };
+        fleet.read(id, Document { onward, ..Document::default() }).await;
+    }
+    for sort in ["id", "next_due", "subscribers", "category", "last_polled"] {
+        let (mut ids, mut sizes, mut after) = (Vec::new(), Vec::new(), String::new());
+        loop {
+            let page = fleet.get(&format!("/api/v1/feeds?sort={sort}{after}")).await;
+            let items = page.body["items"].as_array().unwrap();
+            sizes.push(items.len());
+            ids.extend(items.iter().map(|feed| feed["id"].as_i64().unwrap()));
+            let Some(next) = page.body["next"].as_str() else { break };
+            after = format!("&after={next}");
+        }
+        assert_eq!(sizes, [2, 2, 1], "by {sort}");
+        ids.sort_unstable();
+        assert_eq!(ids, [1, 2, 3, 4, 5], "by {sort}");
+    }
 }
