@@ -268,8 +268,9 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
         });
     }
     let mut added = ops.add(&by_hand, None).await?;
-    let places: Vec<f64> = imported.iter().map(|_| if once { 0.0 } else { rand::rng().random() }).collect();
-    let imported = ops.add(&imported, Some(&places)).await?;
+    // With --once all are due now, whatever minute it is.
+    let places: Vec<f64> = imported.iter().map(|_| rand::rng().random()).collect();
+    let imported = ops.add(&imported, Some(&*places).filter(|_| !once)).await?;
     let spread = ops.condition.config.get().policy.import_spread;
     if !once && !spread.is_zero() && imported.iter().any(|feed| feed.new) {
         let spread = common::duration::as_text(spread);

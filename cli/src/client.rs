@@ -1,5 +1,6 @@
 //! The operator commands' way to a fleet: its HTTP API.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -318,6 +319,9 @@ impl Client {
         if !error.is_connect() {
             return self.no_answer("did not answer", error).into();
         }
+        if !was_refused(&error) {
+            return self.no_answer("cannot be reached", error).into();
+        }
         let advice = "start one with `feedfleet run` or name it with --server";
         NoAnswer { message: format!("no fleet answers at {}; {advice}", self.name()), source: None }.into()
     }
@@ -325,4 +329,12 @@ impl Client {
     fn no_answer(&self, what: &str, error: reqwest::Error) -> NoAnswer {
         NoAnswer { message: format!("{} {what}", self.name()), source: Some(error.without_url()) }
     }
+}
+
+/// Returns whether nothing listens at the address. Other reasons are a name that does not exist, or a certificate that is not trusted.
+fn was_refused(error: &reqwest::Error) -> bool {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    causes
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::ConnectionRefused)
 }

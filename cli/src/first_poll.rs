@@ -74,18 +74,21 @@ impl FirstPoll<'_> {
             // A failed poll is reported a moment later.
             if Instant::now() >= deadline && !failed {
                 drop(waiting);
-                return self.not_yet(feed).await;
+                return self.not_yet(feed, polled).await;
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
-    async fn not_yet(&self, feed: &FeedView) -> anyhow::Result<bool> {
+    /// `polled`: since it was added; an error is of an earlier time otherwise.
+    async fn not_yet(&self, feed: &FeedView, polled: bool) -> anyhow::Result<bool> {
         let id = feed.id;
         match (is_paused(self.client).await, &feed.last_error) {
-            (true, _) => note!("{id}: all polling is paused; see `feedfleet feed show {id}`"),
-            (false, Some(error)) => note!("{id}: {}; see `feedfleet feed show {id}`", when::said(&error.error.detail)),
-            (false, None) => note!("{id}: it is not read yet; see `feedfleet feed show {id}`"),
+            (true, _) => note!("{id}: all polling is paused; see `feedfleet feed explain {id}`"),
+            (false, Some(error)) if polled => {
+                note!("{id}: {}; see `feedfleet feed show {id}`", when::said(&error.error.detail));
+            }
+            (false, _) => note!("{id}: it is not read yet; see `feedfleet feed explain {id}`"),
         }
         Ok(true)
     }

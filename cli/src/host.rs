@@ -108,8 +108,7 @@ pub(crate) async fn run(command: HostCommand) -> anyhow::Result<ExitCode> {
         }
         HostCommand::Unblock(args) => {
             let host = one(&args.client, Method::POST, &args.host, "/unblock", None).await?;
-            let held =
-                host.hold_until.map(|until| format!("; its server asked for no requests until {}", when::full(until)));
+            let held = host.hold_until.map(|until| format!("; it is on hold until {}", when::full(until)));
             print_host(&args.client, &host, &format!("unblocked {}{}", host.host, held.unwrap_or_default()))?;
         }
     }
@@ -147,7 +146,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
     } else {
         let now = SystemClock.now();
         let rows: Vec<Vec<Cell>> = list.items.iter().map(|host| row(host, now)).collect();
-        let head = ["HOST", "FEEDS", "HELD", "BLOCKED", "PACE", "RULE"];
+        let head = ["HOST", "FEEDS", "HOLD ENDS", "BLOCK ENDS", "PACE", "RULE"];
         output::line(&coloured_table((Ink::Dim, &head), &rows, width()))?;
     }
     if let Some(next) = list.next {

@@ -41,7 +41,7 @@ pub(crate) struct ImportArgs {
 /// Writes all feeds as OPML, which `feedfleet import` reads again
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// The file to write [default: standard output]
+    /// The file to write; - for standard output, which is the default
     file: Option<PathBuf>,
     /// Writes when the feeds posted, for `simulate --histories`, instead of OPML
     #[arg(long)]
@@ -229,7 +229,8 @@ pub(crate) async fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let client = Client::at(&args.server)?;
     // Before anything is written: a fleet that does not answer leaves no half of a document.
     let first = page(&client, None).await?;
-    let count = match &args.file {
+    let file = args.file.as_deref().filter(|file| *file != Path::new("-"));
+    let count = match file {
         None => write(args, &client, first, &mut io::stdout().lock()).await?,
         Some(file) => {
             let written = match replaced(file) {

@@ -102,7 +102,7 @@ async fn report(client: &Client, refreshed: &Refreshed, waited: bool, json: bool
     notes(client, &refreshed.feed).await?;
     if waited {
         let id = refreshed.feed.id;
-        note!("{id}: it is not polled yet; see `feedfleet feed show {id}`");
+        note!("{id}: it is not polled yet; see `feedfleet feed explain {id}`");
     }
     Ok(!waited)
 }

@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<ExitCode> {
 fn summary(stats: &StatsView) -> String {
     let late = (stats.due > stats.parked).then(|| {
         format!(
-            ", the oldest that waits for no host for {}",
+            ", the longest for {} (but for those that wait for a host)",
             words::duration(Duration::from_secs_f64(stats.oldest_due))
         )
     });

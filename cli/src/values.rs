@@ -6,7 +6,11 @@ use std::time::Duration;
 
 /// Parses a whole number that fits the type.
 pub(crate) fn number<T: FromStr>(text: &str) -> Result<T, &'static str> {
-    text.parse().map_err(|_| "it must be a whole number, such as 100")
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().map_err(|_| match is_number {
+        true => "the number is too large",
+        false => "it must be a whole number, such as 100",
+    })
 }
 
 /// Parses an address to listen on.

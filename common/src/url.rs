@@ -119,7 +119,11 @@ pub(crate) fn read_web_url(text: &str) -> Result<Url, FeedUrlError> {
         let name = name.to_owned();
         url.set_host(Some(&name)).map_err(|_| FeedUrlError::NotAUrl(without_login(text)))?;
     }
-    Ok(url)
+    // It is longer now, if characters had to be encoded; and this form is what is stored and read again.
+    match url.as_str().len() {
+        long if long > FeedUrl::MAX_LENGTH => Err(FeedUrlError::TooLong(long)),
+        _ => Ok(url),
+    }
 }
 
 /// Returns what was entered as a URL, to be shown: without what may be a user name and password.
@@ -188,6 +192,10 @@ mod tests {
         assert!(matches!(parsed("example.com/feed"), Err(FeedUrlError::NotAUrl(_))));
         assert!(matches!(parsed("ftp://example.com/feed"), Err(FeedUrlError::Scheme(..))));
         assert!(matches!(parsed(&format!("http://e.com/{}", "a".repeat(9000))), Err(FeedUrlError::TooLong(_))));
+        // Six times as long once it is encoded, and too long to be read again from the store.
+        assert!(matches!(parsed(&format!("http://e.com/{}", "é".repeat(2000))), Err(FeedUrlError::TooLong(12_013))));
+        let longest = parsed(&format!("http://e.com/{}", "é".repeat(1300))).unwrap();
+        assert_eq!(parsed(&longest), Ok(longest.clone()), "what is accepted is read again");
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub fn is_public(address: IpAddr) -> bool {
 
 /// Returns the IPv4 address that a connection to this address ends at: IPv4-mapped (RFC 4291, 2.5.5.2) and NAT64's
 /// well-known prefix (RFC 6052), which DNS64 makes of every IPv4 site.
-fn translated(address: IpAddr) -> Option<Ipv4Addr> {
+pub(crate) fn translated(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(address) = address else { return None };
     let nat64 = || {
         let [head @ .., a, b, c, d] = address.octets();

@@ -15,6 +15,8 @@ use common::config::FetchConfig;
 use ipnet::IpNet;
 use tokio::time::Instant;
 
+use crate::address::translated;
+
 /// Whose requests are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Unit {
@@ -76,10 +78,8 @@ impl Budgets {
 
     /// Returns the unit that counts an address; `None`: it is exempt.
     pub(crate) fn address(&self, address: IpAddr) -> Option<Unit> {
-        let address = match address {
-            IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
-            IpAddr::V4(_) => address,
-        };
+        // Behind NAT64 every IPv4 site has an address in the same /64.
+        let address = translated(address).map_or(address, IpAddr::V4);
         if self.gap.is_zero() || self.exempt.iter().any(|network| network.contains(&address)) {
             return None;
         }
@@ -182,6 +182,8 @@ mod tests {
         let budgets = budgets(20.0, 16);
         let same = |one: &str, other: &str| address(&budgets, one) == address(&budgets, other);
         assert!(same("203.0.113.1", "::ffff:203.0.113.1") && !same("203.0.113.1", "203.0.113.2"));
+        assert!(same("203.0.113.1", "64:ff9b::203.0.113.1"));
+        assert!(!same("64:ff9b::203.0.113.1", "64:ff9b::203.0.113.2"));
         assert!(same("2001:db8:1:2::1", "2001:db8:1:2:ffff::9") && !same("2001:db8:1:2::1", "2001:db8:1:3::1"));
         for exempt in ["198.51.100.7", "127.9.9.9", "::ffff:127.0.0.1"] {
             assert_eq!(address(&budgets, exempt), None, "{exempt}");

@@ -168,7 +168,8 @@ impl Poller {
                 let begun = clock.now();
                 log::granted(&request, started, self.clock.now(), begun);
                 // This process was stopped meanwhile: the permit would expire before the fetch ends, or has expired.
-                let is_late = begun.after(self.config.fetch.timeout) > deadline;
+                let longest = self.config.fetch.timeout + self.config.fetch.max_place_wait();
+                let is_late = begun.after(longest) > deadline;
                 // The gate granted it before it learned of a hold from us.
                 let hold = self.own_holds.of(&job.host, begun);
                 if let Some(until) = hold.or(is_late.then_some(begun)) {

@@ -148,7 +148,7 @@ async fn a_feed_that_cannot_be_read_at_once_is_added_and_that_is_said() {
     let [other, third, fourth] = ["/other", "/third", "/fourth"].map(|path| fleet.origin.url(path));
     let waiting = fleet.run(&["feed", "add", &other, &third, "--wait", "100ms"]);
     assert_eq!(waiting.code, Some(0));
-    let said = [2, 3].map(|id| format!("{id}: all polling is paused; see `feedfleet feed show {id}`\n"));
+    let said = [2, 3].map(|id| format!("{id}: all polling is paused; see `feedfleet feed explain {id}`\n"));
     assert_eq!(waiting.err, said.concat(), "one that is looked at after the deadline too");
     assert_eq!(fleet.done(&["feed", "add", &fourth, "--wait", "0s"]), format!("added 4 {fourth}\n"));
 }

@@ -78,6 +78,8 @@ pub(super) struct Task {
     pub(super) is_slow: bool,
     /// The subscriber is due a verification or a notification: its intent.
     pub(super) asks: bool,
+    /// The store's epoch, in which this is so.
+    pub(super) epoch: Arc<str>,
     /// The cursor and the pending number in the store.
     pub(super) stored: (i64, i64),
     /// All events up to this number can be read.
@@ -132,7 +134,7 @@ impl Attempts {
     /// Waits, reads and sends for as long as this process has the subscription. What it stores is not interrupted: other
     /// subscriptions' progress may be in the same transaction.
     async fn try_once(&self, task: &Task) -> Result<Ended, String> {
-        let (of, gone) = (&task.of, &task.gone);
+        let gone = &task.gone;
         let Some(Some((next, target_slot, slot))) = gone.run_until_cancelled(self.prepared(task)).await.transpose()?
         else {
             return Ok(Ended::Lost);
@@ -144,12 +146,12 @@ impl Attempts {
                 drop(target_slot);
                 ended
             }
-            Next::Move { progress, looked } => match self.save(of, task.stored, &progress, None).await? {
+            Next::Move { progress, looked } => match self.save(task, task.stored, &progress, None).await? {
                 true => Ok(Ended::Answered { progress: Box::new(progress), is_slow: task.is_slow, looked }),
                 false => Ok(Ended::Lost),
             },
             // Stored also when nothing changed: what waited to be sent again may be paused, changed or removed by now.
-            Next::Send(batch) => match self.save(of, task.stored, &batch.progress, None).await? {
+            Next::Send(batch) => match self.save(task, task.stored, &batch.progress, None).await? {
                 true => {
                     let ended = self.send(task, batch, slot).await;
                     drop(target_slot);
@@ -296,7 +298,7 @@ impl Attempts {
         let waited = progress.waiting_since.map_or(Duration::ZERO, |since| now.since(since));
         let disable = settle(&mut progress, &answer, count, self.ops.config.delivery.give_up_after, (at, now));
         let is_disabled = disable.is_some();
-        if !self.save(of, stored, &progress, disable).await? || is_disabled {
+        if !self.save(task, stored, &progress, disable).await? || is_disabled {
             return Ok(Ended::Lost);
         }
         let is_good = answer.outcome == DeliveryOutcome::Delivered;
@@ -334,12 +336,13 @@ impl Attempts {
 
     async fn save(
         &self,
-        of: &Subscription,
+        Task { of, epoch, .. }: &Task,
         from: (i64, i64),
         progress: &Progress,
         disable: Option<String>,
     ) -> Result<bool, String> {
-        let advance = Advance { id: of.id, revision: of.revision, from, progress: progress.clone(), disable };
+        let (epoch, progress) = (Arc::clone(epoch), progress.clone());
+        let advance = Advance { epoch, id: of.id, revision: of.revision, from, progress, disable };
         self.saver.save(advance).await.map_err(|error| with_causes(&error))
     }
 }

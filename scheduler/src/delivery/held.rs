@@ -64,10 +64,12 @@ impl Held {
         first.is_some()
     }
 
-    pub(super) fn moved(&self) -> Option<Advance> {
+    /// Returns how far it looked without anything to send, in this epoch, unless that is stored.
+    pub(super) fn moved(&self, epoch: &Arc<str>) -> Option<Advance> {
         let progress = &self.subscription.progress;
         let moved = self.waits() && progress.cursor != self.stored;
         moved.then(|| Advance {
+            epoch: Arc::clone(epoch),
             id: self.subscription.id,
             revision: self.subscription.revision,
             from: (self.stored, progress.pending),

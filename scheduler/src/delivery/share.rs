@@ -58,7 +58,7 @@ pub(super) struct Share {
     /// Until then the lease lasts.
     leased_until: Instant,
     /// The store's epoch, and its newest number.
-    store: Option<(String, i64)>,
+    store: Option<(Arc<str>, i64)>,
     /// When the lease was renewed last, or that was tried.
     looked: Instant,
     leasing: FailureLog,
@@ -175,9 +175,9 @@ impl Share {
     /// memory may then be ahead of it.
     fn note_store(&mut self, share: &DeliveryShare) {
         let is_other = self.store.as_ref().is_some_and(|(epoch, newest)| {
-            *epoch != share.epoch || share.newest < (*newest).max(self.read_to.unwrap_or(0))
+            **epoch != *share.epoch || share.newest < (*newest).max(self.read_to.unwrap_or(0))
         });
-        self.store = Some((share.epoch.clone(), share.newest));
+        self.store = Some((share.epoch.as_str().into(), share.newest));
         if is_other {
             tracing::warn!(
                 newest = share.newest,
@@ -264,6 +264,8 @@ impl Share {
         if Instant::now() >= self.leased_until {
             return;
         }
+        // Known since the first look.
+        let Some((epoch, _)) = self.store.clone() else { return };
         while let Some((due, id)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
             self.due.remove(&(due, id));
             let Some(held) = self.held.get_mut(&id) else { continue };
@@ -284,6 +286,7 @@ impl Share {
                 target: Arc::clone(&held.target),
                 is_slow: held.is_slow,
                 asks: held.question.is_some_and(|at| at <= now),
+                epoch: Arc::clone(&epoch),
                 stored: (held.stored, held.subscription.progress.pending),
                 newest: self.read_to.unwrap_or(0),
                 gone,
@@ -424,7 +427,8 @@ impl Share {
 
     /// Stores the cursors that only moved over events that do not match.
     async fn store_cursors(&mut self) -> Result<(), StoreError> {
-        let moved: Vec<Advance> = self.held.values().filter_map(Held::moved).collect();
+        let Some((epoch, _)) = &self.store else { return Ok(()) };
+        let moved: Vec<Advance> = self.held.values().filter_map(|held| held.moved(epoch)).collect();
         let attempts = Arc::clone(&self.attempts);
         for advances in moved.chunks(AT_ONCE) {
             let now = self.attempts.ops.clock.now();

@@ -152,7 +152,8 @@ impl World {
         let url = of.wish.target.parse().unwrap();
         let target = Targets::default().of(&url, 8, Duration::ZERO);
         let stored = of.progress.place();
-        Task { of, url, target, is_slow: false, asks: false, stored, newest: 0, gone: CancellationToken::new() }
+        let epoch = self.ops.store.events(0, 1).await.unwrap().epoch.into();
+        Task { of, url, target, is_slow: false, asks: false, epoch, stored, newest: 0, gone: CancellationToken::new() }
     }
 }
 
@@ -284,6 +285,30 @@ async fn subscriptions_that_wait_go_on_in_another_epoch() {
     world.sql(&events(1, "host.refusing")).await;
     let (id, events) = world.requests(2).await.swap_remove(1);
     assert!(id.starts_with("msg_other_") && events == [3], "{id} {events:?}");
+    delivering.end().await;
+}
+
+#[tokio::test]
+async fn a_cursor_that_moved_over_events_of_an_epoch_that_ended_is_not_stored() {
+    let world = World::new(ok).await;
+    let filter = EventFilter { kinds: vec!["feed.*".into()], ..EventFilter::default() };
+    let id = world.add(Wish { filter, ..wish() }, From::Now).await.id;
+    let delivering = world.deliver();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    world.sql(&events(5, "host.refusing")).await;
+    // It has looked at them, and stores that at its end; the server that takes over has the same row, and none of them.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    world
+        .sql(
+            "BEGIN; UPDATE store SET epoch = 'other'; DELETE FROM events; UPDATE sqlite_sequence SET seq = 0 \
+         WHERE name = 'events'; COMMIT;",
+        )
+        .await;
+    delivering.end().await;
+    world.sql(&events(1, "feed.gone")).await;
+    assert_eq!(world.ops.store.subscriptions_among(&[id]).await.unwrap()[0].progress.cursor, 0);
+    let delivering = world.deliver();
+    assert_eq!(world.requests(1).await[0].1, [1]);
     delivering.end().await;
 }
 

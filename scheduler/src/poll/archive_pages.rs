@@ -15,7 +15,7 @@ use crate::poll::archive::{BACKDATED, page_due};
 use crate::poll::log;
 use crate::poll::settling::Settling;
 use crate::poll::subject::subject;
-use crate::schedule::{Band, Slot};
+use crate::schedule::{Band, ScheduleError, Slot};
 use store::{Applied, Verdict};
 
 /// Stores the content of pages, and plans the next ones. Safe to repeat.
@@ -78,7 +78,7 @@ async fn pages_applied(
         let band = Band::of(verdict.category, *wake);
         slots.extend(due.map(|due_at| Slot { feed: verdict.report.feed, due_at, band }));
     }
-    Ok(settling.schedule.put(&slots, now).await?)
+    Ok(settling.schedule.put(&slots, now).await.or_else(ScheduleError::unless_part_away)?)
 }
 
 /// Returns what follows from a page: its entries, and the next page or the end. If the feed's quotas leave some of them out, the store

@@ -17,7 +17,7 @@ use store::{FeedChange, Store, StoreError};
 /// so long that the feed was fetched again: the next poll is planned by the later one.
 pub(super) fn latest_requests(reports: &[FetchReport]) -> HashMap<(FeedId, Version), Timestamp> {
     let mut latest = HashMap::with_capacity(reports.len());
-    for report in reports.iter().filter(|report| !matches!(report.outcome, Outcome::Deferred { .. })) {
+    for report in reports.iter().filter(|report| !matches!(report.outcome, Outcome::Deferred { .. }) && !report.page) {
         let at = latest.entry((report.feed, report.version)).or_insert(report.started);
         *at = report.started.max(*at);
     }

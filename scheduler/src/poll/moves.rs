@@ -17,7 +17,7 @@ use common::url::{FeedId, FeedUrl, Version};
 
 use crate::error::BackendError;
 use crate::poll::subject::{new_subject, slot};
-use crate::schedule::{Band, Schedule, Slot};
+use crate::schedule::{Band, Schedule, ScheduleError, Slot};
 use store::{Applied, FeedChange, FeedRef, Move, Moved, Store, Verdict};
 
 /// A feed that was merged into one that was merged, and so on: so far they are followed.
@@ -123,17 +123,22 @@ impl Moves {
         // What was just applied raised the version by one.
         let version = Version(feed.version.0 + 1);
         let why = if same { "its permanent URL is another one" } else { "it is a page that announces a feed" };
+        // First: after the merge a process that dies would leave no feed that is polled there.
+        if let Some(there) = self.store.feed(&FeedRef::Url(to.url.clone())).await?.filter(|there| there.id != feed.id) {
+            self.revive(there.id, same, now).await?;
+        }
         match self.store.move_feed(feed.id, version, &to, now).await? {
             Moved::Stale => {}
             Moved::Here => {
                 if !same {
                     let band = Band::of(category, false);
-                    self.schedule.put(&[Slot { feed: feed.id, due_at: now, band }], now).await?;
+                    let slot = Slot { feed: feed.id, due_at: now, band };
+                    self.schedule.put(&[slot], now).await.or_else(ScheduleError::unless_part_away)?;
                 }
                 tracing::info!(feed = %feed.id, host = %to.host, why, "a feed moved");
             }
             Moved::Into(survivor) => {
-                self.schedule.remove(&[feed.id]).await?;
+                self.schedule.remove(&[feed.id]).await.or_else(ScheduleError::unless_part_away)?;
                 self.revive(survivor, same, now).await?;
                 tracing::info!(feed = %feed.id, %survivor, why, "a feed became another one");
             }
@@ -158,7 +163,7 @@ impl Moves {
         let change = FeedChange { status: Some(Status::Active), ..FeedChange::default() };
         let Some(feed) = self.store.change_feed(survivor, &change, now).await? else { return Ok(()) };
         let slots: Vec<Slot> = feed.due().map(|due_at| slot(&self.rules.get(), &feed, due_at)).into_iter().collect();
-        Ok(self.schedule.put(&slots, now).await?)
+        Ok(self.schedule.put(&slots, now).await.or_else(ScheduleError::unless_part_away)?)
     }
 }
 

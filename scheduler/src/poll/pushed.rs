@@ -14,6 +14,7 @@ use crate::error::BackendError;
 use crate::poll::settling::Settling;
 use crate::poll::subject::{placement_slot, subject};
 use crate::push::claim::claim_of_delivery;
+use crate::schedule::ScheduleError;
 use store::{Applied, PushHeard, Verdict};
 
 /// Stores the content of deliveries. Those that could not be read have their feeds polled. Safe to repeat.
@@ -112,7 +113,8 @@ async fn poll(settling: &Settling<'_>, feeds: &[FeedId], now: Timestamp) -> Resu
     let config = settling.condition.config.get();
     let woken = settling.store.wake_pinged(feeds, now.after(config.policy.ping_quiet), now).await?;
     let slots: Vec<_> = woken.iter().map(placement_slot).collect();
-    Ok(settling.schedule.lower(&slots, now).await?)
+    // A part that is away is filled from the store.
+    Ok(settling.schedule.lower(&slots, now).await.or_else(ScheduleError::unless_part_away)?)
 }
 
 /// Adds what a later delivery of the same feed contains. The last form of an entry counts, and documents end with their newest.

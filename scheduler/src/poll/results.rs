@@ -119,12 +119,6 @@ impl Results {
         let pushes: Vec<_> = reports.extract_if(.., |report| report.pushed).collect();
         // First, so that a poll beside them finds nothing new.
         pushed::settle(&self.settling(), pushes, &feeds, now).await?;
-        let pages: Vec<_> = reports.extract_if(.., |report| is_page_that_ended(report)).collect();
-        if !pages.is_empty() {
-            let held: Vec<_> = pages.iter().filter_map(|page| self.kept_hold_of(page)).collect();
-            self.keep_holds(&held).await?;
-            archive_pages::settle(&self.settling(), pages, &feeds, now).await?;
-        }
         let latest = late::latest_requests(&reports);
         let is_repeated =
             |report: &FetchReport| latest.get(&(report.feed, report.version)).is_some_and(|at| report.started < *at);
@@ -135,6 +129,12 @@ impl Results {
             is_answer && feeds.get(&report.feed).is_some_and(is_of)
         };
         let waiting = late::remember(&*self.store, &*self.gate, &self.config, (&mut reports, is_current), now).await?;
+        let pages: Vec<_> = reports.extract_if(.., |report| is_page_that_ended(report)).collect();
+        if !pages.is_empty() {
+            let held: Vec<_> = pages.iter().filter_map(|page| self.kept_hold_of(page)).collect();
+            self.keep_holds(&held).await?;
+            archive_pages::settle(&self.settling(), pages, &feeds, now).await?;
+        }
         let (mut verdicts, mut slots, mut proven) = (Vec::with_capacity(reports.len()), Vec::new(), HashMap::new());
         let (mut interrupted, mut kept, mut held) = (Vec::new(), Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();

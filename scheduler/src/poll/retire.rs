@@ -24,6 +24,5 @@ pub(crate) async fn retire<Store: Polls + ?Sized>(
     schedule.remove(feeds).await.or_else(ScheduleError::unless_part_away)?;
     let wanted = store.states_for(feeds).await?;
     let slots: Vec<Slot> = wanted.iter().filter_map(|feed| Some(slot(rules, feed, feed.due()?))).collect();
-    schedule.lower(&slots, now).await?;
-    Ok(())
+    Ok(schedule.lower(&slots, now).await.or_else(ScheduleError::unless_part_away)?)
 }

@@ -4,10 +4,13 @@
 use std::time::Duration;
 
 use common::delivery::{DeliveryAnswer, DeliveryRequest};
+use common::host::HostKey;
 use common::host_gate::{ExtraRequest, Release};
 use common::outcome::DeliveryOutcome;
+use common::policy::first_hold;
 use common::push::PushKind;
 use common::time::Timestamp;
+use common::url::FeedId;
 use store::PushSubscription;
 use url::Url;
 
@@ -68,7 +71,7 @@ pub(super) async fn send(ops: &Ops, of: &PushSubscription, mode: Mode) -> Result
             None,
         ));
     }
-    Ok(match follow(ops, url, &call, of.secret.is_some()).await? {
+    Ok(match follow(ops, of, url, &call).await? {
         Ok(answer) if answer.outcome == DeliveryOutcome::Delivered => match of.kind {
             PushKind::RssCloud if cloud::is_refusal(&answer.detail) => Answer::Failed(answer.detail, None),
             _ => Answer::Accepted,
@@ -99,13 +102,13 @@ fn websub(ops: &Ops, of: &PushSubscription, mode: Mode) -> Option<Call> {
 /// Sends a request and follows redirects; `Err` inside: not before then. A form with a secret never goes from https to http.
 async fn follow(
     ops: &Ops,
+    of: &PushSubscription,
     mut url: Url,
     call: &Call,
-    has_secret: bool,
 ) -> Result<Result<DeliveryAnswer, Timestamp>, BackendError> {
     let failed = |detail: &str| Ok(Ok(DeliveryAnswer::unanswered(DeliveryOutcome::Refused, detail)));
     for _ in 0..=MOST_REDIRECTS {
-        let answer = match once(ops, &url, call).await? {
+        let answer = match once(ops, of.feed, &url, call).await? {
             Ok(answer) => answer,
             Err(until) => return Ok(Err(until)),
         };
@@ -115,7 +118,7 @@ async fn follow(
             Some(next) if !matches!(next.scheme(), "http" | "https") => {
                 return failed("it redirects to no web address");
             }
-            Some(next) if has_secret && next.scheme() == "http" && !ops.config.push.secret_over_http => {
+            Some(next) if of.secret.is_some() && next.scheme() == "http" && !ops.config.push.secret_over_http => {
                 return failed("it redirects to http, which gets no secret unless push.secret_over_http is set");
             }
             Some(next) => url = next,
@@ -126,7 +129,12 @@ async fn follow(
 }
 
 /// Sends one request when its host allows it.
-async fn once(ops: &Ops, url: &Url, call: &Call) -> Result<Result<DeliveryAnswer, Timestamp>, BackendError> {
+async fn once(
+    ops: &Ops,
+    feed: FeedId,
+    url: &Url,
+    call: &Call,
+) -> Result<Result<DeliveryAnswer, Timestamp>, BackendError> {
     let Some(sender) = ops.sender.get() else {
         return Ok(Ok(DeliveryAnswer::unanswered(DeliveryOutcome::Refused, "this process sends nothing")));
     };
@@ -154,11 +162,31 @@ async fn once(ops: &Ops, url: &Url, call: &Call) -> Result<Result<DeliveryAnswer
     let fields = vec![("content-type", call.media_type.to_owned())];
     let answer = (sender.send)(DeliveryRequest { url: url.clone(), fields, body: Some(call.body.clone()) }).await;
     let now = ops.clock.now();
-    if let Some(until) = answer.retry_after.filter(|_| answer.outcome == DeliveryOutcome::Throttled) {
-        ops.gate.hold(&[(host.key.clone(), until)], now).await?;
+    if let Some(until) = wanted_rest(ops, &answer, now) {
+        logged("hold", hold(ops, &host.key, until, feed, now).await);
     }
-    ops.gate.release(&permit, Release::default(), now).await?;
+    // What was answered counts, whatever the gate says; a permit that is not released expires.
+    logged("release", ops.gate.release(&permit, Release::default(), now).await.map_err(BackendError::from));
     Ok(Ok(answer))
+}
+
+/// Returns until when a host wants no further requests, as for polls: one subscription holds it for at most an hour.
+fn wanted_rest(ops: &Ops, answer: &DeliveryAnswer, now: Timestamp) -> Option<Timestamp> {
+    let throttled = ops.condition.config.get().policy.penalty.throttled;
+    let wants_rest = answer.status == Some(429) || answer.status == Some(503) && answer.retry_after.is_some();
+    wants_rest.then(|| first_hold(answer.retry_after, now, throttled))
+}
+
+/// Holds a host: in the store, because the gate may lose its memory, and on the gate.
+async fn hold(ops: &Ops, host: &HostKey, until: Timestamp, feed: FeedId, now: Timestamp) -> Result<(), BackendError> {
+    ops.store.keep_holds(&[(host.clone(), until, feed)]).await?;
+    Ok(ops.condition.gate.hold_stored(&*ops.gate, &[(host.clone(), until)], now).await?)
+}
+
+fn logged(what: &str, done: Result<(), BackendError>) {
+    if let Err(error) = done {
+        tracing::warn!(what, error = &error as &dyn std::error::Error, "the gate of a hub's host was not told");
+    }
 }
 
 /// Returns why a request failed, in a line.

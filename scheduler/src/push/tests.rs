@@ -97,13 +97,15 @@ impl World {
         assert!(scheduler.reconciler.open_gate(clock.now()).await.unwrap());
         let sent: Arc<Mutex<Vec<Request>>> = Arc::default();
         let hub: Arc<Hub> = Arc::new(hub);
-        let log = Arc::clone(&sent);
+        let (log, now) = (Arc::clone(&sent), Arc::clone(&clock));
         let send = move |request: DeliveryRequest| {
             let form = url::form_urlencoded::parse(request.body.as_deref().unwrap_or_default()).into_owned().collect();
             log.lock().unwrap().push((request.url.to_string(), form));
             let (status, location) = hub(&request);
             let outcome = DeliveryOutcome::of_status(status);
-            let answer = DeliveryAnswer { status: Some(status), location, ..DeliveryAnswer::unanswered(outcome, "") };
+            let retry_after = (status == 429).then(|| now.now().after(Duration::from_secs(365 * 86_400)));
+            let unanswered = DeliveryAnswer::unanswered(outcome, "");
+            let answer = DeliveryAnswer { status: Some(status), location, retry_after, ..unanswered };
             let answering: Answering = Box::pin(std::future::ready(answer));
             answering
         };

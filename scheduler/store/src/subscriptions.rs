@@ -4,6 +4,7 @@
 //! database's clock, and only the holder moves its progress on. The row keeps the range of events of a request before
 //! it is sent, so that whichever scheduler sends it again sends the same range under the same id.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::named;
@@ -271,6 +272,9 @@ pub struct DeliveryShare {
 /// Progress that the holder of a lease made.
 #[derive(Clone, Debug)]
 pub struct Advance {
+    /// The store's epoch when it was made. In another one its numbers mean other events, although the row may be the same: a server
+    /// that took over has the last row of the one before, and not its last events.
+    pub epoch: Arc<str>,
     /// Of which subscription.
     pub id: i64,
     /// The revision from which it was made.
@@ -285,9 +289,9 @@ pub struct Advance {
 }
 
 impl Advance {
-    /// Returns whether it was made from the progress that a row has.
-    pub(super) fn follows(&self, row: &str) -> bool {
-        serde_json::from_str(row).is_ok_and(|progress: Progress| progress.place() == self.from)
+    /// Returns whether it was made in the store's epoch, and from the progress that a row has.
+    pub(super) fn follows(&self, row: &str, epoch: &str) -> bool {
+        *self.epoch == *epoch && serde_json::from_str(row).is_ok_and(|progress: Progress| progress.place() == self.from)
     }
 }
 

@@ -3,7 +3,7 @@
 use common::calm::calm_subscribers;
 use common::config::PolicyConfig;
 use common::feed::{Feed, OverQuota};
-use common::policy::{Audience, Category, Status, category, explain as explain_terms, next_open, sla_unmet};
+use common::policy::{Audience, Category, Rule, Status, category, explain as explain_terms, next_open, sla_unmet};
 use common::push::{FeedPush, PushKind, PushState, RELIABLE_AFTER};
 use common::secrets::SecretError;
 use common::time::Timestamp;
@@ -69,7 +69,12 @@ struct Waits<'a> {
 fn view(feed: &Feed, category: Category, waits: &Waits<'_>) -> ExplainView {
     let base = feed.state.last_polled.unwrap_or(feed.added);
     // What is not polled has no due time to explain.
-    let terms = if feed.due().is_some() { explain_terms(category, base, &feed.terms) } else { Vec::new() };
+    let mut terms = if feed.due().is_some() { explain_terms(category, base, &feed.terms) } else { Vec::new() };
+    if feed.state.last_polled.is_some() {
+        for term in terms.iter_mut().filter(|term| term.rule == Rule::Added) {
+            term.text = "a person resumed it or added it again: at once".to_owned();
+        }
+    }
     let notes = notes(feed, category, base, waits);
     let texts = terms.iter().map(|term| term.text.as_str()).chain(notes.iter().map(String::as_str));
     let text = texts.collect::<Vec<_>>().join("; ");

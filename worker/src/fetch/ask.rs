@@ -44,9 +44,16 @@ pub(super) async fn admission(fetch: &mut Fetch<'_>, url: &FeedUrl) -> Result<Op
         fetch.fetched.last_host = Some(policy.key);
         return Ok(None);
     }
-    if before.as_ref() == Some(&policy.key) && policy.limits.burst <= 1 {
-        let left = fetch.fetched.last_sent.map(|sent| policy.limits.gap.saturating_sub(sent.elapsed()));
-        wait_until(fetch, fetch.hops.clock.now().after(left.unwrap_or_default())).await?;
+    // The gate counts from the permit until this fetch has ended, and the request may have left later: of the host before, and of the
+    // job's own, to which a chain may return.
+    let sent = match &before {
+        _ if policy.key == fetch.job.host => fetch.fetched.own_sent,
+        Some(host) if *host == policy.key => fetch.fetched.last_sent,
+        _ => None,
+    };
+    if let Some(sent) = sent.filter(|_| policy.limits.burst <= 1) {
+        let left = policy.limits.gap.saturating_sub(sent.elapsed());
+        wait_until(fetch, fetch.hops.clock.now().after(left)).await?;
     }
     if let Some(until) = fetch.hops.own_holds.of(&policy.key, fetch.hops.clock.now()) {
         return Err(until);

@@ -181,7 +181,7 @@ async fn a_worker_that_was_stopped_until_its_permit_nearly_ended_requests_nothin
     let Bench { mut poller, gate, job, next } =
         bench(Box::new(Counts(Arc::clone(&requests))), Arc::clone(&clock)).await;
     let fetch = &poller.config.fetch;
-    let spare = fetch.deadline() - fetch.timeout;
+    let spare = fetch.deadline() - fetch.timeout - fetch.max_place_wait();
     // The first call is for the clock.
     let late = Faults::at([(1, Fault::Late(spare + A_MILLISECOND)), (5, Fault::Late(spare))]);
     poller.gate = Arc::new(Faulty::new(gate as Arc<dyn HostGate>, &late));

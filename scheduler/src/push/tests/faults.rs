@@ -347,3 +347,23 @@ async fn a_subscription_from_before_the_key_gets_its_secret_with_the_renewal() {
     assert_eq!(world.deliver(&of.id, signed(&secret, b"<feed/>")).await, Taken::Accepted);
     assert_eq!(world.jobs().await.len(), 1);
 }
+
+#[tokio::test]
+async fn a_hub_that_wants_a_rest_holds_its_host_for_an_hour_at_most_and_after_a_restart() {
+    let world = World::with(config(), |_| (429, None)).await;
+    let id = world.add(FEED).await;
+    world.polled(id, announcing(HUB), &[1]).await;
+    world.act().await;
+    assert_eq!(world.sent().len(), 1);
+    let now = world.clock.now();
+    let holds = world.ops.store.holds(now).await.unwrap();
+    assert_eq!(holds.iter().map(|(_, until)| until.since(now)).collect::<Vec<_>>(), [Duration::from_secs(3600)]);
+    // Another feed at the same hub, in a process that has lost the gate's memory.
+    let restarted = world.restarted(config()).await;
+    let other = restarted.add("https://other.example/feed").await;
+    restarted.polled(other, announcing(HUB), &[1]).await;
+    restarted.act().await;
+    assert_eq!(restarted.sent(), []);
+    let later = restarted.clock.advance(Duration::from_secs(3601));
+    assert_eq!(restarted.ops.gate.held(later).await.unwrap(), 0);
+}

@@ -249,6 +249,7 @@ macro_rules! stamp {
             subscriptions {
                 a_subscription_is_kept_changed_and_removed;
                 only_the_holder_of_a_lease_makes_progress;
+                progress_that_was_made_in_another_epoch_is_not_stored;
                 a_subscription_that_is_disabled_is_published_once;
                 subscriptions_without_a_token_are_counted_by_the_host_of_their_callback;
             }

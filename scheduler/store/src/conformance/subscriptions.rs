@@ -33,7 +33,7 @@ fn turn<'a>(holder: &'a str, idle: &'a [i64]) -> DeliveryTurn<'a> {
 }
 
 /// Progress to this cursor, from the one with which a subscription was added.
-fn advance(id: i64, revision: i64, cursor: i64) -> Advance {
+async fn advance(store: &dyn Store, id: i64, revision: i64, cursor: i64) -> Advance {
     let delivery = Delivery {
         at: at(3),
         id: "msg_1".into(),
@@ -48,7 +48,8 @@ fn advance(id: i64, revision: i64, cursor: i64) -> Advance {
     };
     let progress =
         Progress { cursor, failures: 1, failing_since: Some(at(3)), deliveries: vec![delivery], ..Progress::default() };
-    Advance { id, revision, from: (5, 0), progress, disable: None }
+    let epoch = store.events(0, 1).await.unwrap().epoch.into();
+    Advance { epoch, id, revision, from: (5, 0), progress, disable: None }
 }
 
 async fn the(store: &dyn Store, id: i64) -> Subscription {
@@ -103,28 +104,41 @@ pub(crate) async fn a_subscription_is_kept_changed_and_removed(backend: &dyn Bac
 pub(crate) async fn only_the_holder_of_a_lease_makes_progress(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = added(&*store, "https://a.example/hook").await.id;
-    assert_eq!(store.advance_subscriptions("x", &[advance(id, 1, 9)], at(2)).await.unwrap(), [0; 0]);
+    assert_eq!(store.advance_subscriptions("x", &[advance(&*store, id, 1, 9).await], at(2)).await.unwrap(), [0; 0]);
     assert_eq!(store.lease_subscriptions(&turn("x", &[])).await.unwrap().held, [(id, 1)]);
-    assert_eq!(store.advance_subscriptions("y", &[advance(id, 1, 9)], at(2)).await.unwrap(), [0; 0]);
-    assert_eq!(store.advance_subscriptions("x", &[advance(id, 2, 9)], at(2)).await.unwrap(), [0; 0]);
+    assert_eq!(store.advance_subscriptions("y", &[advance(&*store, id, 1, 9).await], at(2)).await.unwrap(), [0; 0]);
+    assert_eq!(store.advance_subscriptions("x", &[advance(&*store, id, 2, 9).await], at(2)).await.unwrap(), [0; 0]);
     assert_eq!(the(&*store, id).await.progress.cursor, 5);
-    let both = [advance(id + 1, 1, 7), advance(id, 1, 9)];
+    let both = [advance(&*store, id + 1, 1, 7).await, advance(&*store, id, 1, 9).await];
     assert_eq!(store.advance_subscriptions("x", &both, at(2)).await.unwrap(), [id]);
     let kept = the(&*store, id).await;
     assert_eq!((kept.progress.cursor, kept.progress.failures, kept.revision), (9, 1, 1));
     assert_eq!((kept.progress.deliveries.len(), kept.progress.failing_since), (1, Some(at(3))));
     assert!(store.count_subscriptions().await.unwrap()[0].2, "it is failing");
 
-    let late = advance(id, 1, 7);
+    let late = advance(&*store, id, 1, 7).await;
     assert_eq!(store.advance_subscriptions("x", &[late], at(2)).await.unwrap(), [0; 0], "from an older cursor");
-    let next = |revision, cursor| Advance { from: (9, 0), ..advance(id, revision, cursor) };
-    assert_eq!(store.advance_subscriptions("x", &[next(1, 9)], at(2)).await.unwrap(), [id]);
+    let next = async |revision, cursor| Advance { from: (9, 0), ..advance(&*store, id, revision, cursor).await };
+    assert_eq!(store.advance_subscriptions("x", &[next(1, 9).await], at(2)).await.unwrap(), [id]);
 
     let resume = SubscriptionChange { state: Some(SubscriptionState::Active), revision: 1, ..Default::default() };
     store.change_subscription(id, &resume).await.unwrap();
-    assert_eq!(store.advance_subscriptions("x", &[next(1, 11)], at(2)).await.unwrap(), [0; 0]);
+    assert_eq!(store.advance_subscriptions("x", &[next(1, 11).await], at(2)).await.unwrap(), [0; 0]);
     assert_eq!(the(&*store, id).await.progress.failures, 0, "a person started it again");
     assert_eq!(store.lease_subscriptions(&turn("x", &[])).await.unwrap().held, [(id, 2)]);
+}
+
+/// A server that took over has the same row and fewer events.
+pub(crate) async fn progress_that_was_made_in_another_epoch_is_not_stored(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = added(&*store, "https://a.example/hook").await.id;
+    store.lease_subscriptions(&turn("x", &[])).await.unwrap();
+    let before = advance(&*store, id, 1, 9).await;
+    store.begin_epoch().await.unwrap();
+    assert_eq!(store.advance_subscriptions("x", &[before], at(2)).await.unwrap(), [0; 0]);
+    assert_eq!(the(&*store, id).await.progress.cursor, 5);
+    let after = advance(&*store, id, 1, 9).await;
+    assert_eq!(store.advance_subscriptions("x", &[after], at(2)).await.unwrap(), [id]);
 }
 
 pub(crate) async fn a_subscription_that_is_disabled_is_published_once(backend: &dyn Backend) {
@@ -133,7 +147,7 @@ pub(crate) async fn a_subscription_that_is_disabled_is_published_once(backend: &
     let share = store.lease_subscriptions(&turn("x", &[])).await.unwrap();
     assert_eq!((share.held, share.newest), (vec![(id, 1)], 0));
     assert_eq!(share.epoch, store.events(0, 1).await.unwrap().epoch);
-    let end = Advance { disable: Some("it failed".into()), ..advance(id, 1, 9) };
+    let end = Advance { disable: Some("it failed".into()), ..advance(&*store, id, 1, 9).await };
     assert_eq!(store.advance_subscriptions("x", std::slice::from_ref(&end), at(7)).await.unwrap(), [id]);
     assert_eq!(store.advance_subscriptions("x", &[end], at(8)).await.unwrap(), [0; 0]);
     let kept = the(&*store, id).await;

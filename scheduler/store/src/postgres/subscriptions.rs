@@ -303,7 +303,8 @@ async fn advance(
     let lock = "SELECT id, progress FROM subscriptions WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
     let rows = sqlx::query_as(lock).bind(column(advances, |advance| advance.id)).fetch_all(&mut *on).await?;
     let rows: HashMap<i64, String> = rows.into_iter().collect();
-    let follows = |it: &&Advance| rows.get(&it.id).is_some_and(|progress| it.follows(progress));
+    let epoch: String = sqlx::query_scalar("SELECT epoch FROM store").fetch_one(&mut *on).await?;
+    let follows = |it: &&Advance| rows.get(&it.id).is_some_and(|progress| it.follows(progress, &epoch));
     let advances: Vec<&Advance> = advances.iter().filter(follows).collect();
     let advances = &advances[..];
     let sql = "UPDATE subscriptions AS it SET progress = new.progress, failing = new.failing, \

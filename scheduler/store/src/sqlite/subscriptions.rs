@@ -244,9 +244,9 @@ async fn advance_in(
     advance: &Advance,
     now: Timestamp,
 ) -> Result<bool, sqlx::Error> {
-    let before = sqlx::query_scalar("SELECT progress FROM subscriptions WHERE id = ?1").bind(advance.id);
-    let before: Option<String> = before.fetch_optional(&mut *on).await?;
-    if !before.is_some_and(|before| advance.follows(&before)) {
+    let before = sqlx::query_as("SELECT progress, epoch FROM subscriptions, store WHERE id = ?1").bind(advance.id);
+    let before: Option<(String, String)> = before.fetch_optional(&mut *on).await?;
+    if !before.is_some_and(|(progress, epoch)| advance.follows(&progress, &epoch)) {
         return Ok(false);
     }
     let sql = "UPDATE subscriptions SET progress = ?4, failing = ?5, reason = coalesce(?6, reason), \

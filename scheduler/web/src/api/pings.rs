@@ -60,7 +60,9 @@ pub(super) async fn ping(State(api): State<Api>, caller: Visitor, request: Reque
             let texts = named("rssUrl").chain(named("changesUrl")).chain(named("url")).map(|(_, text)| text.as_str());
             let urls = urls(texts);
             if urls.is_empty() {
-                return Err(ApiError::bad("url is missing; url or rssUrl must be the feed's address"));
+                return Err(ApiError::bad(
+                    "url or rssUrl must be a feed's address, such as https://example.com/feed.xml",
+                ));
             }
             let known = heard(&api, "form", &urls).await?;
             Ok(xml(format!("<?xml version=\"1.0\"?>\n<result success=\"{known}\" msg=\"{}\"/>\n", thanks(known))))

@@ -184,7 +184,7 @@ fn notes(view: &HostView, now: Timestamp) -> Vec<Note> {
     let held = view.hold_until.filter(|until| rest.is_none_or(|rest| *until > rest));
     let notes = [
         until("warn", "blocked", view.blocked_until),
-        until("warn", "held at its server's request", held),
+        until("warn", "on hold", held),
         until("bad", "refuses us", rest),
     ];
     notes.into_iter().flatten().collect()

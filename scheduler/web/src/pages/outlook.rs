@@ -99,7 +99,8 @@ fn active(feed: &Feed, waits: Waits, policy: &PolicyConfig, now: Timestamp, line
         let failures = state.consecutive_failures;
         let counted =
             if failures == 1 { "The last poll failed".to_owned() } else { format!("{failures} polls in a row failed") };
-        let since = state.failing_since.map(|since| format!(", the first {}", words::relative(since, now)));
+        let first = if failures == 1 { "" } else { ", the first" };
+        let since = state.failing_since.map(|since| format!("{first} {}", words::relative(since, now)));
         let kind = match (penalty.kind, state.last_status) {
             (FailureKind::Status, Some(status)) => words::status(status),
             (kind, _) => words::failure(kind).to_owned(),

@@ -119,9 +119,20 @@ impl Bench {
         self.fetch_traced(job).await.0
     }
 
+    /// The same, begun so long after its permit.
+    pub(crate) async fn fetch_after(&self, wait: Duration, job: &FetchJob) -> Fetched {
+        let permit = self.permit(job).await;
+        tokio::time::sleep(wait).await;
+        self.fetch_under(&permit, job).await.0
+    }
+
     /// The same, with what was sent and received.
     pub(crate) async fn fetch_traced(&self, job: &FetchJob) -> (Fetched, Vec<Exchange>) {
         let permit = self.permit(job).await;
+        self.fetch_under(&permit, job).await
+    }
+
+    async fn fetch_under(&self, permit: &Permit, job: &FetchJob) -> (Fetched, Vec<Exchange>) {
         let deadline = SystemClock.now().after(self.config.timeout);
         let (gate, rules, login) = (&self.gate, &self.rules, self.login.as_ref());
         let patience = self.config.timeout;
@@ -129,7 +140,7 @@ impl Bench {
             gate,
             rules,
             clock: &SystemClock,
-            permit: &permit,
+            permit,
             own_holds: &OwnHolds::default(),
             deadline,
             login,
@@ -137,7 +148,7 @@ impl Bench {
         };
         let mut trace = Vec::new();
         let fetched = self.fetcher.fetch_traced(job, &hops, &mut trace).await;
-        self.gate.release(&permit, Release::default(), SystemClock.now()).await.unwrap();
+        self.gate.release(permit, Release::default(), SystemClock.now()).await.unwrap();
         (fetched, trace)
     }
 

@@ -191,6 +191,20 @@ async fn p30_a_hop_on_the_same_host_waits_for_the_hosts_gap() {
 }
 
 #[tokio::test]
+async fn p27_a_chain_that_returns_to_the_jobs_host_waits_for_the_gap_from_its_first_request() {
+    let gap_length = Duration::from_millis(600);
+    let bench = Bench::with_hosts(gap(gap_length), Vec::new(), |_| {}).await;
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    bench.origin.set("/mid", Script::redirect(302, bench.origin.url("/feed")));
+    let job = bench.feed("/old", Script::redirect(302, bench.origin.url_on(1, "/mid")));
+    // The request leaves long after the gate has granted it, as behind a slow resolver or handshake.
+    let fetched = bench.fetch_after(gap_length, &job).await;
+    assert_eq!(document(&fetched).entries.len(), 3);
+    let of = |path: &str| bench.origin.log().iter().find(|record| *record.path == *path).unwrap().start;
+    assert!(of("/feed") - of("/old") > gap_length / 2, "{:?} after {:?}", of("/feed"), of("/old"));
+}
+
+#[tokio::test]
 async fn p30_a_hop_to_another_host_is_charged_to_that_host() {
     let bench = Bench::with_hosts(gap(Duration::from_secs(3600)), Vec::new(), |_| {}).await;
     bench.origin.set("/feed", Script::feed(Feed::rss()));
