@@ -63,11 +63,16 @@ pub(crate) async fn run(args: &TailArgs) -> anyhow::Result<ExitCode> {
         (None, None) => reading.start_at_the_end().await?,
     }
     loop {
+        let before = reading.after();
         let (events, more) = match reading.next::<EventView>(PAGE).await {
             Err(error) => reading.repair(error)?,
             page => page?,
         };
         let Some(epoch) = reading.epoch() else { continue };
+        if stored.is_none() {
+            // First: with a file that cannot be written, every start would run the command for the same events.
+            remember(args, &mut stored, Cursor { epoch: epoch.clone(), seq: before })?;
+        }
         for event in events {
             deal_with(args, &event)?;
             remember(args, &mut stored, Cursor { epoch: epoch.clone(), seq: event.seq })?;

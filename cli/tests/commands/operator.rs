@@ -202,6 +202,9 @@ async fn a_tail_whose_command_fails_says_where_to_continue() {
     fleet.origin.set("/a", Script::feed(Feed::rss().initial(1)));
     fleet.done(&["feed", "add", &fleet.origin.url("/a")]);
     let seq = json(&fleet.done(&["events", "--kind", "entry.new", "--json"]))["seq"].as_i64().unwrap();
+    let unwritten = fleet.run(&["tail", "--after", "0", "--cursor", "/nowhere/cursor", "--exec", "echo ran"]);
+    assert_eq!((unwritten.code, unwritten.out.as_str()), (Some(1), ""), "{}", unwritten.err);
+    assert!(unwritten.err.contains("cannot write /nowhere/cursor"), "{}", unwritten.err);
     let tail = ["tail", "--after", "0", "--kind", "entry.new", "--exec", "exit 1"];
     let failed = format!("error: the command failed for event {seq} (exit status: 1); ");
     let ran = fleet.run(&tail);

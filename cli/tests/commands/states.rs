@@ -154,9 +154,9 @@ async fn every_state_of_a_fleet_that_polls_is_accessible() {
     }
     for (path, said) in [
         (String::new(), "Worst hosts"),
-        (format!("hosts/{}", host(1)), "It is blocked until"),
+        (format!("hosts/{}", host(1)), "It is blocked: no request is sent to it."),
         (format!("hosts/{}", host(3)), "It is on hold: no request is sent to it."),
-        (format!("hosts/{}", host(4)), "It refuses us and rests until"),
+        (format!("hosts/{}", host(4)), "It refuses us and rests: no request is sent to it."),
         ("hosts".to_owned(), "Not polled at present"),
         ("requeues".to_owned(), "cancelled"),
         ("subscriptions".to_owned(), "paused"),
