@@ -3,12 +3,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use common::document::Validators;
-use common::host::HostKey;
 use common::host_gate::{AcquireRequest, Acquired, Isolation, Release, fresh_nonce};
 use common::job::FetchJob;
 use common::metrics::Metrics;
@@ -21,106 +19,9 @@ use common::url::FeedId;
 
 use crate::ops::AddFeed;
 use crate::run::{Backends, Scheduler};
-use crate::schedule::memory::MemorySchedule;
-use crate::schedule::{
-    Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, ScheduleUpkeep, ScheduleView, Slot,
-};
 use store::sqlite::SqliteStore;
 
-/// The schedule in memory, and how often feeds were parked and hosts were freed.
-#[derive(Default)]
-struct Counted {
-    schedule: MemorySchedule,
-    parked: AtomicUsize,
-    unparked: AtomicUsize,
-}
-
-#[async_trait]
-impl Schedule for Counted {
-    async fn put(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
-        self.schedule.put(slots, now).await
-    }
-
-    async fn put_off(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
-        self.schedule.put_off(slots, now).await
-    }
-
-    async fn lower(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
-        self.schedule.lower(slots, now).await
-    }
-
-    async fn correct(&self, slots: &[Slot], slack: Duration, now: Timestamp) -> Result<usize, ScheduleError> {
-        self.schedule.correct(slots, slack, now).await
-    }
-
-    async fn remove(&self, feeds: &[FeedId]) -> Result<(), ScheduleError> {
-        self.schedule.remove(feeds).await
-    }
-
-    async fn claim_due(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError> {
-        self.schedule.claim_due(now, limit, lease).await
-    }
-
-    async fn claim_urgent(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError> {
-        self.schedule.claim_urgent(now, limit, lease).await
-    }
-
-    async fn extend(&self, feeds: &[FeedId], until: Timestamp) -> Result<(), ScheduleError> {
-        self.schedule.extend(feeds, until).await
-    }
-
-    async fn park(&self, parkings: &[Parking]) -> Result<(), ScheduleError> {
-        self.parked.fetch_add(parkings.len(), Ordering::Relaxed);
-        self.schedule.park(parkings).await
-    }
-
-    async fn unpark(&self, hosts: &[(HostKey, Timestamp)]) -> Result<(), ScheduleError> {
-        self.unparked.fetch_add(hosts.len(), Ordering::Relaxed);
-        self.schedule.unpark(hosts).await
-    }
-}
-
-#[async_trait]
-impl ScheduleUpkeep for Counted {
-    async fn check(&self, clock: &dyn Clock) -> Result<(), ScheduleError> {
-        self.schedule.check(clock).await
-    }
-
-    async fn begin_rebuild(&self) -> Result<Option<RebuildMark>, ScheduleError> {
-        self.schedule.begin_rebuild().await
-    }
-
-    async fn finish_rebuild(&self, mark: &RebuildMark) -> Result<bool, ScheduleError> {
-        self.schedule.finish_rebuild(mark).await
-    }
-}
-
-#[async_trait]
-impl ScheduleView for Counted {
-    async fn waiting(
-        &self,
-        after: Option<(Timestamp, FeedId)>,
-        limit: usize,
-    ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError> {
-        self.schedule.waiting(after, limit).await
-    }
-
-    async fn waiting_before(
-        &self,
-        before: Option<(Timestamp, FeedId)>,
-        limit: usize,
-    ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError> {
-        self.schedule.waiting_before(before, limit).await
-    }
-
-    async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError> {
-        self.schedule.taken(limit).await
-    }
-
-    async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError> {
-        self.schedule.depth(now).await
-    }
-}
+use super::watched::Watched;
 
 const OTHERS: usize = 300;
 const STEP: Duration = Duration::from_millis(100);
@@ -143,7 +44,7 @@ async fn run(crowd: usize, time: Duration) -> Run {
     config.scheduler.claim_batch = BATCH;
     let start = Timestamp::from_millis(1_790_000_000_000);
     let clock = Arc::new(ManualClock::new(start));
-    let schedule = Arc::new(Counted::default());
+    let schedule = Arc::new(Watched::default());
     let jobs: Arc<MemoryQueue<FetchJob>> = Arc::new(MemoryQueue::new(8 << 20));
     let backends = Backends {
         schedule: schedule.clone(),

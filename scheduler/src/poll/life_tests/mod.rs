@@ -10,6 +10,7 @@ mod logins;
 mod logs;
 mod moves;
 mod names;
+mod parts;
 mod pause;
 mod proofs;
 mod quarantine;
@@ -18,6 +19,7 @@ mod refreshes;
 mod refusals;
 mod requeue;
 mod rules;
+mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,8 +90,13 @@ impl Fleet {
         gate: Arc<dyn HostGate>,
         reports: Arc<dyn Queue<FetchReport>>,
     ) -> Self {
-        let jobs = Arc::new(MemoryQueue::new(1 << 20));
-        let backends = Backends { gate, jobs: jobs.clone(), reports: reports.clone(), ..Backends::in_memory(store) };
+        Self::of(config, Backends { gate, reports, ..Backends::in_memory(store) }, clock).await
+    }
+
+    /// The same, over these backends but for the queue of jobs.
+    async fn of(config: Config, backends: Backends, clock: Arc<ManualClock>) -> Self {
+        let (jobs, reports) = (Arc::new(MemoryQueue::new(1 << 20)), backends.reports.clone());
+        let backends = Backends { jobs: jobs.clone(), ..backends };
         let clock_for_all: Arc<dyn Clock> = clock.clone();
         let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &clock_for_all);
         let Scheduler { ops, dispatcher, results, intake, reconciler, .. } = scheduler;

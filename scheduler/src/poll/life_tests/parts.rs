@@ -1,0 +1,48 @@
+//! A part of the schedule that is away.
+
+use std::sync::atomic::Ordering;
+
+use common::document::Document;
+
+use super::watched::Watched;
+use super::*;
+
+/// Returns a fleet over a schedule of which a part can be away, and two feeds with a job each.
+async fn in_parts() -> (Fleet, Arc<Watched>, [FeedId; 2], Vec<FetchJob>) {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let schedule = Arc::new(Watched::default());
+    let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+    let backends = Backends { schedule: schedule.clone(), ..Backends::in_memory(store) };
+    let fleet = Fleet::of(config(), backends, clock).await;
+    let feeds = [fleet.add("http://a.example/").await, fleet.add("http://b.example/").await];
+    let jobs = fleet.dispatched().await;
+    (fleet, schedule, feeds, jobs)
+}
+
+#[tokio::test]
+async fn a_pushed_report_whose_part_of_the_schedule_is_away_keeps_no_other_from_being_stored() {
+    let (fleet, schedule, [pushed, polled], jobs) = in_parts().await;
+    // Without a new entry, so that its feed is polled.
+    let empty = Outcome::Modified(Box::new(Document::default()));
+    let delivered = FetchReport { pushed: true, ..report(&jobs[0], fleet.clock.now(), empty) };
+    let other = fleet.work(&jobs[1], not_modified()).await;
+    schedule.is_away.store(true, Ordering::Relaxed);
+    let waiting = fleet.results.settle(vec![delivered, other], fleet.clock.now()).await.unwrap();
+    assert_eq!(waiting, []);
+    assert!(fleet.feed(polled).await.state.last_polled.is_some());
+    assert!(fleet.feed(pushed).await.wake_at.is_some(), "the store knows it, and fills the part");
+}
+
+#[tokio::test]
+async fn a_feed_that_becomes_one_that_had_ended_is_polled_there_also_when_a_part_of_the_schedule_is_away() {
+    let (fleet, schedule, [old, survivor], jobs) = in_parts().await;
+    let gone = fleet.work(&jobs[1], Outcome::Gone).await;
+    fleet.settle(gone).await;
+    assert_eq!(fleet.feed(survivor).await.status, Status::Gone);
+    let permanent_url = Some("http://b.example/".parse().unwrap());
+    let renamed = fleet.work(&jobs[0], not_modified()).await;
+    schedule.is_away.store(true, Ordering::Relaxed);
+    fleet.settle(FetchReport { permanent_url, ..renamed }).await;
+    assert_eq!(fleet.feed(old).await.merged_into, Some(survivor));
+    assert_eq!(fleet.feed(survivor).await.status, Status::Active);
+}
