@@ -83,7 +83,7 @@ struct WishArgs {
 
 /// `subscription set`
 #[derive(Debug, Args)]
-// A subscription goes on where it is: `replay` sends events again.
+// A subscription continues where it is; `replay` sends events again.
 #[command(mut_arg("since", |since| since.hide(true)), after_help = "\
     The flags of the filter (--feed, --host, --label, --category, --kind, --language, --search, --part) replace the whole filter: \
     give every condition that is to apply. Without any of them the filter stays as it is.")]

@@ -40,7 +40,7 @@ pub(super) fn wait_for_second_fetch(config: &Config, report: &FetchReport, decis
 /// Has the gate remember once more that the versions of late reports were reported, before these are stored. It may have forgotten that,
 /// or forget it soon, and other jobs for these versions may be on their way: feeds are claimed again when their leases end, or when the
 /// schedule has lost them. Takes out of `reports`, and returns, those that the gate cannot remember now: once it answers again it would
-/// grant another job for what is stored. Those that are not current store nothing, and are left alone.
+/// grant another job for what is stored. Those that are not current store nothing, and stay.
 pub(super) async fn remember(
     store: &dyn Store,
     gate: &dyn HostGate,

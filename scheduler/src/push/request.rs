@@ -185,7 +185,11 @@ async fn hold(ops: &Ops, host: &HostKey, until: Timestamp, feed: FeedId, now: Ti
 
 fn logged(what: &str, done: Result<(), BackendError>) {
     if let Err(error) = done {
-        tracing::warn!(what, error = &error as &dyn std::error::Error, "the gate of a hub's host was not told");
+        tracing::warn!(
+            what,
+            error = &error as &dyn std::error::Error,
+            "the hold or release of a hub's host is not on the gate"
+        );
     }
 }
 

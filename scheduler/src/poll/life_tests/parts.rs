@@ -2,8 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use common::document::Document;
-
 use super::watched::Watched;
 use super::*;
 
@@ -23,7 +21,7 @@ async fn in_parts() -> (Fleet, Arc<Watched>, [FeedId; 2], Vec<FetchJob>) {
 async fn a_pushed_report_whose_part_of_the_schedule_is_away_keeps_no_other_from_being_stored() {
     let (fleet, schedule, [pushed, polled], jobs) = in_parts().await;
     // Without a new entry, so that its feed is polled.
-    let empty = Outcome::Modified(Box::new(Document::default()));
+    let empty = Outcome::Modified(Box::default());
     let delivered = FetchReport { pushed: true, ..report(&jobs[0], fleet.clock.now(), empty) };
     let other = fleet.work(&jobs[1], not_modified()).await;
     schedule.is_away.store(true, Ordering::Relaxed);

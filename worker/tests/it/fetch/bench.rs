@@ -119,7 +119,7 @@ impl Bench {
         self.fetch_traced(job).await.0
     }
 
-    /// The same, begun so long after its permit.
+    /// The same, begun at this time after its permit.
     pub(crate) async fn fetch_after(&self, wait: Duration, job: &FetchJob) -> Fetched {
         let permit = self.permit(job).await;
         tokio::time::sleep(wait).await;
