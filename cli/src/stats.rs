@@ -107,7 +107,7 @@ mod tests {
         polling             running
         feeds               3
         by category         A 1, D 2
-        due now             1, the oldest that waits for no host for 1 min 30 s
+        due now             1, the longest for 1 min 30 s (but for those that wait for a host)
         waiting for a host  0
         held hosts          0
         entries             0
