@@ -80,7 +80,7 @@ impl FirstPoll<'_> {
         }
     }
 
-    /// `polled`: since it was added; an error is of an earlier time otherwise.
+    /// `polled`: it was polled since it was added. Otherwise its error is an older one.
     async fn not_yet(&self, feed: &FeedView, polled: bool) -> anyhow::Result<bool> {
         let id = feed.id;
         match (is_paused(self.client).await, &feed.last_error) {

@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<ExitCode> {
 fn summary(stats: &StatsView) -> String {
     let late = (stats.due > stats.parked).then(|| {
         format!(
-            ", the longest for {} (but for those that wait for a host)",
+            ", the longest for {} (not counting those that wait for a host)",
             words::duration(Duration::from_secs_f64(stats.oldest_due))
         )
     });
@@ -107,7 +107,7 @@ mod tests {
         polling             running
         feeds               3
         by category         A 1, D 2
-        due now             1, the longest for 1 min 30 s (but for those that wait for a host)
+        due now             1, the longest for 1 min 30 s (not counting those that wait for a host)
         waiting for a host  0
         held hosts          0
         entries             0

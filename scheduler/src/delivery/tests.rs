@@ -293,11 +293,14 @@ async fn a_cursor_that_moved_over_events_of_an_epoch_that_ended_is_not_stored() 
     let world = World::new(ok).await;
     let filter = EventFilter { kinds: vec!["feed.*".into()], ..EventFilter::default() };
     let id = world.add(Wish { filter, ..wish() }, From::Now).await.id;
+    // Is sent all events: when it has them, the other one has looked at them too, and stores that at its end.
+    world.add(wish(), From::Now).await;
     let delivering = world.deliver();
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    world.sql(&events(5, "host.refusing")).await;
-    // It has looked at them, and stores that at its end; the server that takes over has the same row, and none of them.
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    world.sql(&events(1, "host.refusing")).await;
+    world.requests(1).await;
+    world.sql(&events(4, "host.refusing")).await;
+    world.requests(2).await;
+    // The server that takes over has the same row, and none of the events.
     world
         .sql(
             "BEGIN; UPDATE store SET epoch = 'other'; DELETE FROM events; UPDATE sqlite_sequence SET seq = 0 \
@@ -305,10 +308,10 @@ async fn a_cursor_that_moved_over_events_of_an_epoch_that_ended_is_not_stored() 
         )
         .await;
     delivering.end().await;
-    world.sql(&events(1, "feed.gone")).await;
     assert_eq!(world.ops.store.subscriptions_among(&[id]).await.unwrap()[0].progress.cursor, 0);
+    world.sql(&events(1, "feed.gone")).await;
     let delivering = world.deliver();
-    assert_eq!(world.requests(1).await[0].1, [1]);
+    assert_eq!(world.requests(3).await[2].1, [1]);
     delivering.end().await;
 }
 

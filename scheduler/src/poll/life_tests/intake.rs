@@ -20,7 +20,7 @@ use crate::schedule::redis::RedisSchedule;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A queue with something wrong.
-struct Faulty {
+pub(super) struct Faulty {
     queue: MemoryQueue<FetchReport>,
     /// `receive` panics.
     panics: bool,
@@ -28,11 +28,11 @@ struct Faulty {
     silent: AtomicBool,
     /// The first delivery arrived an hour ago.
     old: bool,
-    received: AtomicUsize,
+    pub(super) received: AtomicUsize,
 }
 
 impl Faulty {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (silent, received) = (AtomicBool::new(false), AtomicUsize::new(0));
         Faulty { queue: MemoryQueue::new(1 << 20), panics: false, silent, old: false, received }
     }
@@ -69,7 +69,7 @@ impl Queue<FetchReport> for Faulty {
 }
 
 /// Settles reports as long as `meanwhile` takes.
-async fn settling<T>(fleet: &Fleet, meanwhile: impl Future<Output = T>) -> T {
+pub(super) async fn settling<T>(fleet: &Fleet, meanwhile: impl Future<Output = T>) -> T {
     let stop = CancellationToken::new();
     let run = fleet.intake.run(&*fleet.clock, &stop);
     let ended = async {
@@ -80,7 +80,7 @@ async fn settling<T>(fleet: &Fleet, meanwhile: impl Future<Output = T>) -> T {
     tokio::join!(run, ended).1
 }
 
-async fn until(mut condition: impl AsyncFnMut() -> bool) {
+pub(super) async fn until(mut condition: impl AsyncFnMut() -> bool) {
     while !condition().await {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

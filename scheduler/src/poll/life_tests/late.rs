@@ -1,12 +1,13 @@
 //! Reports that come after their permits have ended.
 
+use std::sync::atomic::Ordering;
+
 use common::document::Document;
 use common::entry::Entry;
 use common::faults::{Fault, Faults, Faulty};
 use common::host_gate::Acquired;
-use tokio_util::sync::CancellationToken;
 
-use super::intake::unsalted;
+use super::intake::{self, settling, unsalted, until};
 use super::*;
 
 /// Longer than the gate remembers that a version was reported.
@@ -108,7 +109,7 @@ async fn in_parts(reports: Arc<dyn Queue<FetchReport>>) -> (Fleet, Arc<Faults>) 
 
 #[tokio::test]
 async fn a_late_report_that_waits_for_a_part_of_the_gate_comes_again_alone_and_is_counted_once() {
-    let reports = Arc::new(MemoryQueue::new(1 << 20));
+    let reports = Arc::new(intake::Faulty::new());
     let (fleet, faults) = in_parts(reports.clone()).await;
     let [waits, pushed] = [fleet.add("http://a.example/").await, fleet.add("http://b.example/").await];
     let jobs = fleet.dispatched().await;
@@ -121,27 +122,17 @@ async fn a_late_report_that_waits_for_a_part_of_the_gate_comes_again_alone_and_i
     faults.part_away([fleet.feed(waits).await.host]);
     // In one message.
     reports.publish(&[late.clone(), delivered]).await.unwrap();
-    let stop = CancellationToken::new();
-    let meanwhile = async {
-        let looked = tokio::time::timeout(Duration::from_secs(60), async {
-            while fleet.feed(pushed).await.entries == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let waiting = fleet.feed(waits).await;
-            assert_eq!((waiting.version, waiting.state.last_polled), (late.version, None), "it waits");
-            assert_eq!(fleet.feed(pushed).await.wake_at, None, "what came beside it does not come again");
-            assert_eq!(fleet.ops.metrics.stale_reports.get(), 0);
-            faults.part_away([]);
-            while fleet.feed(waits).await.version == late.version {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        });
-        let looked = looked.await;
-        stop.cancel();
-        looked.expect("in time");
-    };
-    tokio::join!(fleet.intake.run(&*fleet.clock, &stop), meanwhile);
+    settling(&fleet, async {
+        until(async || fleet.feed(pushed).await.entries > 0).await;
+        until(async || reports.received.load(Ordering::SeqCst) >= 5).await;
+        let waiting = fleet.feed(waits).await;
+        assert_eq!((waiting.version, waiting.state.last_polled), (late.version, None), "it waits");
+        assert_eq!(fleet.feed(pushed).await.wake_at, None, "what came beside it does not come again");
+        assert_eq!(fleet.ops.metrics.stale_reports.get(), 0);
+        faults.part_away([]);
+        until(async || fleet.feed(waits).await.version > late.version).await;
+    })
+    .await;
     assert_eq!(reports.depth().await.unwrap().items, 0);
 }
 

@@ -300,11 +300,12 @@ async fn advance(
     advances: &[Advance],
     now: Timestamp,
 ) -> Result<Vec<i64>, sqlx::Error> {
-    let lock = "SELECT id, progress FROM subscriptions WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
+    let lock = "SELECT it.id, it.progress, store.epoch FROM subscriptions AS it, store WHERE it.id = ANY ($1) ORDER BY it.id \
+                FOR UPDATE OF it";
     let rows = sqlx::query_as(lock).bind(column(advances, |advance| advance.id)).fetch_all(&mut *on).await?;
-    let rows: HashMap<i64, String> = rows.into_iter().collect();
-    let epoch: String = sqlx::query_scalar("SELECT epoch FROM store").fetch_one(&mut *on).await?;
-    let follows = |it: &&Advance| rows.get(&it.id).is_some_and(|progress| it.follows(progress, &epoch));
+    let rows: HashMap<i64, (String, String)> =
+        rows.into_iter().map(|(id, progress, epoch)| (id, (progress, epoch))).collect();
+    let follows = |it: &&Advance| rows.get(&it.id).is_some_and(|(progress, epoch)| it.follows(progress, epoch));
     let advances: Vec<&Advance> = advances.iter().filter(follows).collect();
     let advances = &advances[..];
     let sql = "UPDATE subscriptions AS it SET progress = new.progress, failing = new.failing, \
