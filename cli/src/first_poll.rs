@@ -54,7 +54,11 @@ impl FirstPoll<'_> {
     /// Reports how the first poll of a feed ended; returns false if it failed for a reason that will last. A feed whose turn
     /// comes after the deadline is still looked at.
     pub(crate) async fn report(&self, added: &mut AddedView) -> anyhow::Result<bool> {
-        let Some(deadline) = self.deadline.filter(|_| added.new || added.revived) else { return Ok(true) };
+        if !added.new && !added.revived {
+            self.known(&added.feed);
+            return Ok(true);
+        }
+        let Some(deadline) = self.deadline else { return Ok(true) };
         let waiting = Waiting::new(format!("waiting for the first poll of {}", added.feed.url));
         let asked = added.feed.clone();
         let mut failing: Option<Instant> = None;
@@ -78,6 +82,12 @@ impl FirstPoll<'_> {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// A known feed is not polled for this command: reports what keeps it from being read.
+    fn known(&self, feed: &FeedView) {
+        let Some(error) = feed.last_error.as_ref().filter(|_| !self.json) else { return };
+        note!("{}: its last poll failed: {}; {}", feed.id, when::said(&error.error.detail), next_poll(feed));
     }
 
     /// `polled`: it was polled since it was added. Otherwise its error is an older one.

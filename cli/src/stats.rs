@@ -32,12 +32,10 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn summary(stats: &StatsView) -> String {
-    let late = (stats.due > stats.parked).then(|| {
-        format!(
-            ", the longest for {} (not counting those that wait for a host)",
-            words::duration(Duration::from_secs_f64(stats.oldest_due))
-        )
-    });
+    // What waits for a host is counted in its own line.
+    let due = stats.due.saturating_sub(stats.parked);
+    let late =
+        (due > 0).then(|| format!(", the longest for {}", words::duration(Duration::from_secs_f64(stats.oldest_due))));
     fields(&[
         ("polling", Some(if stats.paused { "paused" } else { "running" }.to_owned())),
         (
@@ -56,7 +54,7 @@ fn summary(stats: &StatsView) -> String {
         ("by category", listed(&stats.by_category)),
         ("by status", listed(&stats.by_status)),
         ("penalty box", failures(&stats.penalised)),
-        ("due now", Some(format!("{}{}", stats.due, late.unwrap_or_default()))),
+        ("due now", Some(format!("{due}{}", late.unwrap_or_default()))),
         ("waiting for a host", Some(stats.parked.to_string())),
         ("held hosts", Some(stats.hosts_held.to_string())),
         ("entries", Some(stats.entries.to_string())),
@@ -97,7 +95,8 @@ mod tests {
         let stats = StatsView {
             feeds: 3,
             by_category: BTreeMap::from([("A".to_owned(), 1), ("D".to_owned(), 2), ("F".to_owned(), 0)]),
-            due: 1,
+            due: 3,
+            parked: 2,
             oldest_due: 90.0,
             poll_price: 0.1,
             demand_per_second: 2.5,
@@ -107,8 +106,8 @@ mod tests {
         polling             running
         feeds               3
         by category         A 1, D 2
-        due now             1, the longest for 1 min 30 s (not counting those that wait for a host)
-        waiting for a host  0
+        due now             1, the longest for 1 min 30 s
+        waiting for a host  2
         held hosts          0
         entries             0
         wanted polls        2.50 a second, at a price of 0.100

@@ -11,7 +11,7 @@ use crate::host::HostKey;
 use crate::labels::Marks;
 use crate::last_error::LastError;
 use crate::outcome::FailureKind;
-use crate::policy::{Audience, Category, PollState, Status, Term};
+use crate::policy::{Audience, Category, PollState, Status, Term, Terms};
 use crate::push::FeedPush;
 use crate::secrets::Sealed;
 use crate::time::Timestamp;
@@ -128,6 +128,20 @@ impl Feed {
     /// Returns the number of subscribers, calm ones included.
     pub fn all_subscribers(&self) -> u32 {
         self.audience.subscribers.saturating_add(calm_subscribers(&self.calm))
+    }
+
+    /// Returns when the feed itself is polled, unless it is woken before: pages of its archive may be read earlier.
+    pub fn poll_due(&self) -> Option<Timestamp> {
+        self.archive.as_ref().map_or(self.next_due, |archive| Some(archive.poll_due))
+    }
+
+    /// Returns what a new plan of its own polls changes: its due time, unless a page of its archive is read before, and how its
+    /// archive is read.
+    pub fn replanned(&self, plan: (Timestamp, Terms)) -> (Option<(Timestamp, Terms)>, Option<ArchiveRead>) {
+        let Some(archive) = &self.archive else { return (Some(plan), None) };
+        let due = Some(plan).filter(|(due, _)| self.next_due.is_none_or(|page_due| *due <= page_due));
+        let is_earlier = plan.0 < archive.poll_due;
+        (due, is_earlier.then(|| ArchiveRead { poll_due: plan.0, ..archive.clone() }))
     }
 
     /// Returns the time at which the schedule should hold it: the earlier of `next_due` and `wake_at`; of a feed that is polled

@@ -110,6 +110,8 @@ impl Fetcher {
         let started = Instant::now();
         let resumed = job.detour.as_ref().and_then(|detour| Chain::resumed(detour, &job.url, hops.clock.now()));
         let interrupted = resumed.as_ref().map(|(_, at)| *at);
+        // A refresh or a ping brings the job earlier than the last answer allowed.
+        let retry_after = job.detour.as_ref().filter(|_| resumed.is_some()).and_then(|detour| detour.not_before);
         let chain = resumed.map_or_else(|| start_of(job), |(chain, _)| chain);
         let mut fetch = Fetch {
             shared: &self.0,
@@ -118,7 +120,7 @@ impl Fetcher {
             started,
             deadline: started + self.0.timeout,
             interrupted,
-            fetched: Fetched { probe: chain.probe(), ..Fetched::unasked(Outcome::Gone) },
+            fetched: Fetched { probe: chain.probe(), retry_after, ..Fetched::unasked(Outcome::Gone) },
             chain,
             trace,
             is_bare_page: false,

@@ -253,7 +253,7 @@ impl Chain {
         let way = Way { at, chain: self.clone() };
         let way = serde_json::to_string(&way).ok().filter(|way| way.len() <= Self::MAX_WAY);
         match way {
-            Some(way) => Ok(Some(Detour { next: self.current().clone(), way, page: false })),
+            Some(way) => Ok(Some(Detour { next: self.current().clone(), way, page: false, not_before: None })),
             None if self.is_at_start() => Ok(None),
             None => Err(RedirectError::TooLong),
         }

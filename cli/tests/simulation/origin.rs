@@ -198,7 +198,7 @@ impl Fetching {
 fn interrupted(host: &HostKey, until: Timestamp, begun: Instant) -> Fetched {
     let name = host.as_str().split(':').next().unwrap_or_default();
     let next = format!("https://{name}/").parse().expect("a URL");
-    let detour = Detour { next, way: String::new(), page: false };
+    let detour = Detour { next, way: String::new(), page: false, not_before: None };
     let duration = begun.elapsed();
     Fetched { duration, detour: Some(detour), ..Fetched::unasked(Outcome::Deferred { until }) }
 }

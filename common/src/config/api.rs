@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::networks;
 use crate::duration::text;
+use crate::suggest::field_names;
 use crate::time::Timestamp;
 
 /// `[api]`
@@ -45,6 +46,24 @@ pub struct ApiToken {
     pub expires: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<Vec<String>>,
+}
+
+/// Says what is wrong with the first of these tokens that cannot be read; its values are secrets.
+pub(super) fn token_mistake(tokens: &toml::Value) -> String {
+    let tokens = tokens.as_array().into_iter().flatten();
+    let is_wrong = |(_, token): &(usize, &toml::Value)| (*token).clone().try_into::<ApiToken>().is_err();
+    let Some((position, token)) = tokens.enumerate().find(is_wrong) else { return String::new() };
+    let what = match token.as_table() {
+        None => "is no table".to_owned(),
+        Some(token) => match token.keys().find(|name| !field_names::<ApiToken>().contains(&name.as_str())) {
+            Some(name) => format!("has the unknown field {name}"),
+            None => match ["name", "role"].into_iter().find(|name| !token.contains_key(*name)) {
+                Some(name) => format!("has no {name}"),
+                None => "has a field of the wrong kind".to_owned(),
+            },
+        },
+    };
+    format!("; number {} {what}", position + 1)
 }
 
 impl ApiToken {

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
+use super::api::token_mistake;
 use super::error::{ConfigError, Problem, Source};
 use super::host_rules::host_rule_key;
 use super::server::hosts_of;
@@ -189,7 +190,10 @@ impl Layers {
         insert(&mut tree, key, value.clone());
         let error = tree.try_into::<Config>().err()?;
         if key == "api.tokens" {
-            return Some("must be tables with name, role (\"read\" or \"write\"), token or token_hash, and perhaps expires (a time in quotes) and labels (a list of texts)".to_owned());
+            return Some(format!(
+                "must be tables with name, role (\"read\" or \"write\"), token or token_hash, and perhaps expires (a time in quotes) and labels (a list of texts){}",
+                token_mistake(value)
+            ));
         }
         let example = match key {
             "fetch.allow_networks" | "fetch.address_exempt" | "api.trusted_proxies" => "[\"127.0.0.0/8\"]".to_owned(),

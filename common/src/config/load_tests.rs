@@ -178,9 +178,15 @@ fn secrets_are_neither_shown_nor_repeated_in_errors() {
     assert!(!format!("{:?}{:?}", loaded.settings, loaded.config).contains("battery"));
     let hash = crate::config::hash_of_token("correct-horse-battery");
     assert_eq!(hash, "62249369389075490555a758353aec61500c6218fa597252d52dc4bd0148f12d", "as sha256sum prints it");
-    for broken in ["role = \"owner\"\n", "role = 1\n", ""] {
+    let wrong = "number 1 has a field of the wrong kind";
+    for (broken, why) in [
+        ("role = \"owner\"\n", wrong),
+        ("role = 1\n", wrong),
+        ("", "number 1 has no role"),
+        ("role = \"read\"\nexpiry = 1\n", "number 1 has the unknown field expiry"),
+    ] {
         let error = from_file(&text.replace("role = \"write\"\n", broken)).unwrap_err().to_string();
-        assert!(error.contains("api.tokens") && !error.contains("battery"), "{error}");
+        assert!(error.contains("api.tokens") && error.contains(why) && !error.contains("battery"), "{error}");
     }
     let error = load(None, std::iter::empty(), &[("store.url", "mysql://me:battery@db/x".into())]);
     let error = error.unwrap_err().to_string();

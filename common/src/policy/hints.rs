@@ -25,7 +25,11 @@ pub(super) fn apply(plan: &mut Plan, hints: &FeedHints, fresh_for: Option<Durati
         plan.floor = plan.floor.max(floor);
         let retry_floor = if rule == Rule::Freshness { floor } else { floor.min(config.penalty.ceiling) };
         plan.retry_floor = plan.retry_floor.max(retry_floor);
+        if retry_floor < floor {
+            plan.longest_retry = own_interval;
+        }
     }
+    plan.longest_retry = plan.longest_retry.max(plan.retry_floor);
     plan.at_most(config.hint_ceiling.max(own_interval));
     plan.skip(Skip::new(hints));
 }

@@ -11,13 +11,16 @@ use crate::policy::PollState;
 use crate::report::{FetchReport, Outcome};
 use crate::time::Timestamp;
 
+/// The HTTP statuses with which a server refuses us.
+pub const REFUSALS: [u16; 2] = [403, 451];
+
 /// Returns true if the server refuses us the feed: 403, 451, or a page against robots. A refusal after which the feed
 /// is requested with a signature does not count yet.
 pub fn is_refusal(report: &FetchReport, signing: Signing) -> bool {
     match report.outcome {
         Outcome::Failed { failure: FailureKind::Blocked, .. } => true,
         Outcome::Failed { failure: FailureKind::Status, .. } => {
-            matches!(report.http_status, Some(403 | 451)) && !signing.is_tried_after(report)
+            report.http_status.is_some_and(|status| REFUSALS.contains(&status)) && !signing.is_tried_after(report)
         }
         _ => false,
     }

@@ -58,7 +58,7 @@ pub use category::{category, rank, sla_unmet, weight};
 pub use decide::decide;
 pub use explain::{ExplainedTerm, explain, named};
 pub use head_first::HeadFirst;
-pub use host_refused::{host_refused, is_refusal};
+pub use host_refused::{REFUSALS, host_refused, is_refusal};
 pub use hot_minute::{OPEN_REACH, next_open};
 pub use minutes::Minutes;
 pub use moves::{move_is_settled, move_target};

@@ -81,7 +81,7 @@ impl FailureContext<'_> {
 /// Applies a failure to the plan and to the state, which has already counted it. The caller sets `state.penalty.until`
 /// once the due time is final.
 pub(super) fn apply(plan: &mut Plan, state: &mut PollState, trouble: FailureContext<'_>, config: &PenaltyConfig) {
-    let normal = plan.interval;
+    let normal = plan.interval.min(plan.longest_retry);
     let was_boxed = state.penalty.is_some();
     let doubled = |first: Duration| if was_boxed { first.max(state.failure_delay.saturating_mul(2)) } else { first };
     let ceiling = config.ceiling.max(normal);

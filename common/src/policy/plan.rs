@@ -22,6 +22,8 @@ pub(super) struct Plan {
     /// The same for a retry after a failure: a document's hints say how long it stays as it is, not how long to leave a
     /// server alone, so they count up to the ceiling of the penalty box.
     pub(super) retry_floor: Duration,
+    /// What counts as the normal interval after a failure, at most: a hint beyond the ceiling of the penalty box does not.
+    pub(super) longest_retry: Duration,
     /// The shortest interval that the base interval's own rule allows; salt does not go below it.
     pub(super) least: Duration,
     /// The due time.
@@ -44,6 +46,7 @@ impl Plan {
             interval,
             floor: Duration::ZERO,
             retry_floor: Duration::ZERO,
+            longest_retry: Duration::MAX,
             least: Duration::ZERO,
             due,
             terms,

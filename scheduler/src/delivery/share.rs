@@ -271,7 +271,7 @@ impl Share {
             let Some(held) = self.held.get_mut(&id) else { continue };
             (held.due, held.is_caught_up) = (None, false);
             if !self.busy.insert(id) {
-                self.wait(id, now.after(TRY_AGAIN));
+                // An attempt with what was known before is still running: its end makes this one due.
                 continue;
             }
             if held.gathered.take().is_some() {
@@ -305,8 +305,13 @@ impl Share {
         };
         self.busy.remove(&id);
         let (now, read_to) = (self.now(), self.read_to);
-        let Some(held) = self.held.get_mut(&id).filter(|held| held.running.is_some()) else { return };
-        held.running = None;
+        let Some(held) = self.held.get_mut(&id) else { return };
+        if held.running.take().is_none() {
+            if held.due.is_none() {
+                self.wait(id, now);
+            }
+            return;
+        }
         let looked = match ended {
             Ended::Nothing(looked) => Some(looked),
             Ended::Later { due, looked, count } => {

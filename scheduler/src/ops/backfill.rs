@@ -33,10 +33,9 @@ pub async fn backfill(ops: &Ops, id: FeedId, since: Timestamp) -> Result<Option<
     for _ in 0..TRIES {
         let now = ops.clock.now();
         let Some(feed) = ops.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
-        let Some(due) = feed.next_due.filter(|_| feed.status == Status::Active) else {
+        let Some(poll_due) = feed.poll_due().filter(|_| feed.status == Status::Active) else {
             return Ok(Some(Backfill::NotPolled(Box::new(feed))));
         };
-        let poll_due = feed.archive.as_ref().map_or(due, |archive| archive.poll_due);
         let wished = ArchiveRead::wished(feed.archive.as_ref(), &feed.url, &feed.onward, since, poll_due);
         let Some(archive) = wished else {
             return Ok(Some(Backfill::NoArchive(Box::new(feed))));

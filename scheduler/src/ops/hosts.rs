@@ -123,7 +123,7 @@ pub async fn block(ops: &Ops, name: &HostName, duration: Duration) -> Result<(),
 pub async fn unblock(ops: &Ops, name: &HostName) -> Result<(), BackendError> {
     let now = ops.clock.now();
     let keys = keys(ops, name).await?;
-    ops.store.block_hosts(&keys, None).await?;
+    ops.store.block_hosts(&keys, Some(now)).await?;
     ops.orders.look(now).await?;
     let waiting: Vec<_> = keys.into_iter().map(|key| (key, now)).collect();
     ops.schedule.unpark(&waiting).await?;

@@ -279,7 +279,15 @@ impl Ops {
         let config = self.condition.config.get();
         let policy =
             Policy { config: &config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
-        let earlier = before.next_due.and_then(|due| replan(&subject, due, now, draw(), &policy));
+        let earlier = before.poll_due().and_then(|due| replan(&subject, due, now, draw(), &policy));
+        // A feed that is resumed keeps its due time, or is due at once if that has passed.
+        let plan = match resumed {
+            true => Some(added_again(before.poll_due().unwrap_or(now).max(before.state.hold_until.unwrap_or(now)))),
+            // After a password is corrected, the feed does not wait for the end of its penalty.
+            false if edit.login.is_some() && before.status == Status::Active => Some(added_again(now)),
+            false => earlier,
+        };
+        let (next_due, archive) = plan.map_or((None, None), |plan| before.replanned(plan));
         Ok(FeedChange {
             audience: (edit.audience.is_some() || edit.login.is_some() || edit.calm.is_some())
                 .then(|| (audience, category(&subject))),
@@ -291,13 +299,8 @@ impl Ops {
             }),
             external_id: edit.external_id.clone(),
             status: edit.status,
-            // A feed that is resumed keeps its due time, or is due at once if that has passed.
-            next_due: match resumed {
-                true => Some(added_again(before.next_due.unwrap_or(now).max(before.state.hold_until.unwrap_or(now)))),
-                // After a password is corrected, the feed does not wait for the end of its penalty.
-                false if edit.login.is_some() && before.status == Status::Active => Some(added_again(now)),
-                false => earlier,
-            },
+            archive,
+            next_due,
             credentials,
             expects: Some((before.version, before.audience)),
         })

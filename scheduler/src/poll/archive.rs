@@ -28,9 +28,12 @@ pub(crate) fn is_page_that_ended(report: &FetchReport) -> bool {
 /// fetch that a busy host interrupted continues as what it was.
 pub(crate) fn page_or_feed(row: JobRow, now: Timestamp) -> JobRow {
     let is_woken = row.wake_at.is_some_and(|wake| wake <= now);
-    let is_page = |archive: &ArchiveRead| match &row.detour {
-        Some(detour) => detour.page,
-        None => !is_woken && now < archive.poll_due,
+    let is_page = |archive: &ArchiveRead| {
+        let is_feeds_turn = is_woken || now >= archive.poll_due;
+        match &row.detour {
+            Some(detour) => detour.page && !(is_feeds_turn && detour.not_before.is_some_and(|wait| wait > now)),
+            None => !is_feeds_turn,
+        }
     };
     match row.archive.as_ref().filter(|archive| is_page(archive)).cloned() {
         Some(archive) => JobRow {

@@ -2,11 +2,14 @@
 
 use common::feed::Feed;
 use common::host::HostKey;
+use common::job::Detour;
 use common::last_error::LastError;
+use common::policy::{Rule, Terms};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 
 use crate::poll::moves::announced_instead;
+use store::Interruption;
 
 /// Returns the hosts that a report is about, each with the time of its request.
 pub(super) fn hosts_asked(report: &FetchReport) -> impl Iterator<Item = (HostKey, Timestamp)> {
@@ -26,4 +29,13 @@ pub(super) fn tell_of_a_new_feed_that_fails(feed: &Feed, report: &FetchReport) {
         let detail = error.detail;
         tracing::warn!(feed = %feed.id, host = %feed.host, %failure, %detail, "a new feed cannot be read");
     }
+}
+
+/// Returns what to store of a fetch that goes on when its server allows that, or a bound of ours: in the schedule alone, the next
+/// comparison with the store would bring the feed forward.
+pub(super) fn waiting_until(feed: &Feed, detour: Option<Detour>, until: Timestamp) -> Interruption {
+    let mut terms = Terms::default();
+    feed.terms.iter().filter(|term| term.due < until).for_each(|term| terms.push(term.rule, term.due));
+    terms.push(Rule::RetryAfter, until);
+    Interruption { feed: feed.id, version: feed.version, detour, wait: Some((until, terms)) }
 }

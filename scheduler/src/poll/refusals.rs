@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use common::feed::Feed;
 use common::host::HostKey;
 use common::outcome::FailureKind;
-use common::policy::Status;
+use common::policy::{REFUSALS, Status};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::FeedId;
@@ -86,11 +86,13 @@ async fn host_answers(
     settling.condition.refusals.forget(host);
     let Some(refusal) = refusal.filter(|_| ended) else { return Ok(()) };
     tracing::info!(%host, since = %refusal.since, "the host answers again");
-    for failure in [FailureKind::Status, FailureKind::Blocked] {
+    // Those that are missing or broken are none of its refusals.
+    for (failure, http_statuses) in [(FailureKind::Status, REFUSALS.to_vec()), (FailureKind::Blocked, Vec::new())] {
         let filter = RequeueFilter {
             hosts: vec![host.clone()],
             status: Some(Status::Active),
             failure: Some(failure),
+            http_statuses,
             ..RequeueFilter::default()
         };
         let plan = settling.store.plan_requeue(&filter, true).await?;

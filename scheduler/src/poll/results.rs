@@ -28,7 +28,7 @@ use common::url::FeedId;
 use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::poll::archive::{self, is_page_that_ended};
-use crate::poll::batch::{hosts_asked, is_document, tell_of_a_new_feed_that_fails};
+use crate::poll::batch::{hosts_asked, is_document, tell_of_a_new_feed_that_fails, waiting_until};
 use crate::poll::moves::{Moves, announced_instead, may_move};
 use crate::poll::retire::retire;
 use crate::poll::settling::Settling;
@@ -38,7 +38,7 @@ use crate::push::claim::claim_of_poll;
 use crate::push::pace::OwnPace;
 use crate::push::wish::Wishes;
 use crate::schedule::{Band, Parking, Schedule, ScheduleError, Slot};
-use store::{Applied, Seen, Store, StoreError, Verdict};
+use store::{Applied, Interruption, Seen, Store, StoreError, Verdict};
 
 /// Turns reports into stored states.
 pub struct Results {
@@ -170,14 +170,17 @@ impl Results {
                     log::deferred(&report, until);
                     // A feed that waits for a host is woken when the host is free; one with a retry time waits for that
                     // time.
-                    let has_retry_after = report.retry_after.is_some();
-                    if report.detour.is_none() || has_retry_after {
-                        slots.push(Slot { feed: feed.id, due_at: until, band: self.band(feed) });
-                    }
                     match report.detour {
-                        Some(detour) if has_retry_after => kept.push((feed.id, feed.version, detour)),
-                        Some(detour) => interrupted.push((feed, detour, until)),
-                        None => {}
+                        Some(detour) if report.retry_after.is_none() => interrupted.push((feed, detour, until)),
+                        detour => {
+                            // The feed itself may be due before a page of its archive.
+                            let own = feed.poll_due().into_iter().chain(feed.wake_at).min().filter(|_| report.page);
+                            let until = own.map_or(until, |own| until.min(own.max(now)));
+                            slots.push(Slot { feed: feed.id, due_at: until, band: self.band(feed) });
+                            if report.retry_after.is_some() {
+                                kept.push(waiting_until(feed, detour, until));
+                            }
+                        }
                     }
                 }
                 // The one try of a feed that is polled for a ping alone is not spent on our own fault.
@@ -193,7 +196,7 @@ impl Results {
         }
         // First, so that the next claim knows where they continue.
         if !kept.is_empty() {
-            self.store.keep_detours(&kept).await?;
+            self.store.interrupt(&kept).await?;
         }
         self.keep_holds(&held).await?;
         // Before its lease ends in the schedule: it may be due at once there.
@@ -232,9 +235,13 @@ impl Results {
             }
         };
         let parkings: Vec<Parking> = interrupted.iter().map(parking).collect();
-        let kept: Vec<_> = interrupted.into_iter().map(|(feed, detour, _)| (feed.id, feed.version, detour)).collect();
+        let kept = interrupted.into_iter().map(|(feed, detour, _)| {
+            let Feed { id: feed, version, .. } = *feed;
+            Interruption { feed, version, detour: Some(detour), wait: None }
+        });
+        let kept: Vec<_> = kept.collect();
         // First, so that the next claim knows where they continue.
-        self.store.keep_detours(&kept).await?;
+        self.store.interrupt(&kept).await?;
         self.metrics.parks.with_label_values(&["redirect"]).inc_by(parkings.len() as u64);
         Ok(self.schedule.park(&parkings).await.or_else(ScheduleError::unless_part_away)?)
     }

@@ -67,11 +67,17 @@ impl<'a> OwnPace<'a> {
             Policy { config: &config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
         let (mut changes, mut slots) = (Vec::new(), Vec::new());
         for feed in self.store.states_for(ids).await? {
-            let Some(due) = feed.next_due else { continue };
+            let Some(due) = feed.poll_due() else { continue };
             match replan(&planned_subject(&rules, &feed, now), due, now, draw(), &policy) {
-                Some(next_due) => {
-                    let expects = Some((feed.version, feed.audience));
-                    changes.push((feed.id, FeedChange { next_due: Some(next_due), expects, ..FeedChange::default() }));
+                Some(plan) => {
+                    let (next_due, archive) = feed.replanned(plan);
+                    let change = FeedChange {
+                        next_due,
+                        archive,
+                        expects: Some((feed.version, feed.audience)),
+                        ..FeedChange::default()
+                    };
+                    changes.push((feed.id, change));
                 }
                 // A process may have died after it planned the feed again.
                 None => slots.extend(feed.due().map(|due| slot(&rules, &feed, due))),

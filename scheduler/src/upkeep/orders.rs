@@ -55,8 +55,10 @@ struct Carried {
     policy: Option<i64>,
     rules: String,
     blocks: HashMap<HostKey, Timestamp>,
-    /// All of it is on the gate.
-    whole: bool,
+    /// When they were read.
+    read: Timestamp,
+    /// Those that are on the gate.
+    at_gate: HashMap<HostKey, Timestamp>,
     /// Hosts whose blocks ended, and whose feeds are still to be brought forward.
     lifted: HashSet<HostKey>,
 }
@@ -112,21 +114,24 @@ impl Orders {
             self.condition.refusals.set(orders.refusals);
             let blocks: HashMap<HostKey, Timestamp> = orders.blocks.into_iter().collect();
             let ended = |host: &HostKey| blocks.get(host).is_none_or(|until| *until <= now);
-            let known = carried.blocks.keys().chain(&carried.lifted);
-            let lifted = known.filter(|host| ended(host)).cloned().collect();
+            let ran = carried.blocks.iter().filter(|(_, until)| **until > carried.read).map(|(host, _)| host);
+            let lifted = ran.chain(&carried.lifted).filter(|host| ended(host)).cloned().collect();
             *carried = Carried {
                 change: Some(orders.change),
                 rules: self.rules.to_text(),
                 blocks,
-                whole: false,
+                read: now,
                 lifted,
                 ..std::mem::take(&mut *carried)
             };
         }
         let shown = self.gate.show_rules(&carried.rules).await;
-        if !carried.whole {
-            self.carry_blocks(&carried.blocks, now).await?;
-            carried.whole = true;
+        let is_new = |(host, until): &(&HostKey, &Timestamp)| carried.at_gate.get(*host) != Some(*until);
+        let new: HashMap<_, _> =
+            carried.blocks.iter().filter(is_new).map(|(host, until)| (host.clone(), *until)).collect();
+        if !new.is_empty() {
+            self.carry_blocks(&new, now).await?;
+            carried.at_gate = carried.blocks.clone();
         }
         self.bring_forward(&mut carried.lifted, now).await?;
         Ok(shown?)
@@ -188,7 +193,7 @@ impl Orders {
 
     /// Puts everything onto a gate that lost its memory, before it opens.
     pub async fn load(&self, mark: &LoadMark, now: Timestamp) -> Result<(), BackendError> {
-        self.carried.lock().await.whole = false;
+        self.carried.lock().await.at_gate.clear();
         match self.look(now).await {
             // The blocks of the part that lost its memory are what it needs, whatever part is away.
             Err(BackendError::Gate(GateError::PartAway { .. })) => {}

@@ -15,7 +15,7 @@ use crate::condition::Condition;
 use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::poll::subject::placement_slot;
-use crate::schedule::{Schedule, Slot};
+use crate::schedule::{Schedule, ScheduleError, Slot};
 use store::Store;
 
 /// Between two looks for requeues while none runs.
@@ -73,7 +73,8 @@ impl RequeueRunner {
     async fn step(&self, id: i64, now: Timestamp) -> Result<bool, BackendError> {
         let step = self.store.step_requeue(id, now).await?;
         let slots: Vec<Slot> = step.woken.iter().map(placement_slot).collect();
-        self.schedule.lower(&slots, now).await?;
+        // A part that is away is filled from the store, which has the step.
+        self.schedule.lower(&slots, now).await.or_else(ScheduleError::unless_part_away)?;
         if step.done {
             tracing::info!(requeue = id, "a requeue is done");
         }

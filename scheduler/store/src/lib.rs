@@ -296,9 +296,24 @@ pub struct FeedChange {
     pub credentials: Option<Option<Credentials>>,
     /// A new due time, with the terms that made it.
     pub next_due: Option<(Timestamp, Terms)>,
+    /// How far its archive was read, with a new due time of the feed itself; needs [`FeedChange::expects`].
+    pub archive: Option<ArchiveRead>,
     /// What the change was made from: where the feed has another version or audience by now, nothing changes
     /// ([`StoreError::Outdated`]).
     pub expects: Option<(Version, Audience)>,
+}
+
+/// A fetch that a later job of its feed continues.
+#[derive(Clone, Debug)]
+pub struct Interruption {
+    /// Whose.
+    pub feed: FeedId,
+    /// As the job had it.
+    pub version: Version,
+    /// Where it continues, if not from its beginning.
+    pub detour: Option<Detour>,
+    /// Until when not even a wake has the feed polled, with the terms of that due time.
+    pub wait: Option<(Timestamp, Terms)>,
 }
 
 /// A change of a feed's labels: where it has others than `before` by now, nothing changes ([`StoreError::Outdated`], if

@@ -325,9 +325,9 @@ async fn walk(
 /// Adds all of the query's conditions, those of a lead as well: they hold anyway.
 fn filter(sql: &mut Statement, query: &FeedQuery, dialect: Dialect) {
     if let Some(text) = &query.text {
-        let pattern = cursor::containing(text);
-        sql.push(&format!(" AND (url {} ", dialect.like)).text(&pattern).push(r" ESCAPE '\'");
-        sql.push(&format!(" OR title {} ", dialect.like)).text(&pattern).push(r" ESCAPE '\')");
+        let (pattern, [before, after]) = ((dialect.containing)(text), dialect.like);
+        sql.push(" AND (url ").push(before).text(&pattern).push(after);
+        sql.push(" OR title ").push(before).text(&pattern).push(after).push(")");
     }
     let words = [
         ("host", query.host.as_ref().map(HostKey::as_str)),

@@ -40,6 +40,9 @@ pub struct RequeueFilter {
     /// Failing in this way at the last poll.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureKind>,
+    /// Their servers sent one of these HTTP statuses at the last poll; none: any, or none at all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub http_statuses: Vec<u16>,
     /// Live, and due before this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_before: Option<Timestamp>,

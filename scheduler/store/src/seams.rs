@@ -9,7 +9,6 @@ use async_trait::async_trait;
 use common::archive::ArchiveRead;
 use common::feed::Feed;
 use common::host::{HostKey, HostRule};
-use common::job::Detour;
 use common::job_keys::JobKey;
 use common::secrets::Credentials;
 use common::time::Timestamp;
@@ -17,10 +16,10 @@ use common::url::{FeedId, Version};
 
 use crate::{
     AcceptedPolicy, Added, Applied, AuditLine, AuditQuery, Audited, EntryRef, Event, EventFilter, EventPage,
-    EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, JobRow,
-    Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, Page, Placement, RefusedHost, RelayTurn, Requeue,
-    RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, StoredJobKeys, Unmove, Unmoved,
-    Verdict,
+    EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow,
+    Interruption, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, Page, Placement, RefusedHost,
+    RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, StoredJobKeys,
+    Unmove, Unmoved, Verdict,
 };
 
 pub use self::deliveries::{Deliveries, HubSubscriptions, Subscriptions};
@@ -77,9 +76,9 @@ pub trait Polls: Send + Sync {
     /// Those among `ids` that are live, readable or not: what of them [`Polls::jobs_for`] leaves out has an unreadable row.
     async fn live_among(&self, ids: &[FeedId]) -> Result<Vec<FeedId>, StoreError>;
 
-    /// Keeps where the next jobs of these feeds continue, until their versions rise. Feeds of other versions are not
+    /// Keeps where and when the next jobs of these feeds continue, until their versions rise. Feeds of other versions are not
     /// changed.
-    async fn keep_detours(&self, detours: &[(FeedId, Version, Detour)]) -> Result<(), StoreError>;
+    async fn interrupt(&self, interruptions: &[Interruption]) -> Result<(), StoreError>;
 
     /// Keeps holds that servers requested of feeds in reports that change nothing else. A longer one that is there stays.
     async fn keep_holds(&self, holds: &[(HostKey, Timestamp, FeedId)]) -> Result<(), StoreError>;

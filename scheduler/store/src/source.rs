@@ -16,8 +16,10 @@ pub(super) const MOST: u32 = FeedQuery::MOST_SORTED;
 pub(super) struct Dialect {
     /// The columns of a [`FeedRow`].
     pub(super) columns: &'static str,
-    /// Compares texts whatever their case.
-    pub(super) like: &'static str,
+    /// What stands before and after a pattern that texts of any case may match.
+    pub(super) like: [&'static str; 2],
+    /// The pattern of what contains a text.
+    pub(super) containing: fn(&str) -> String,
     /// The numbers in a list that is parameter `$`, as `id IN`, `id = ANY` requires them.
     pub(super) among: [&'static str; 2],
     /// Statements name their index (SQLite). Otherwise (PostgreSQL) indexes are in the order of -id and -subscribers, so that no

@@ -44,7 +44,7 @@ impl Wanted {
 
     /// Feeds that fit the filter.
     fn fitting(&self, sql: &mut Statement) {
-        let RequeueFilter { feed, feeds, hosts, category, status, failure, due_before } = &self.filter;
+        let RequeueFilter { feed, feeds, hosts, category, status, failure, http_statuses, due_before } = &self.filter;
         sql.push("true");
         if let Some(feed) = feed {
             sql.push(" AND id = ").int(feed.0);
@@ -70,6 +70,14 @@ impl Wanted {
             if let Some(text) = text {
                 sql.push(column).text(text);
             }
+        }
+        for (place, status) in http_statuses.iter().enumerate() {
+            // As `LastError` is written. In its texts quotation marks are escaped.
+            let status = format!("%\"status\":{status},\"detail\":%");
+            sql.push(if place == 0 { " AND (last_error LIKE " } else { " OR last_error LIKE " }).text(&status);
+        }
+        if !http_statuses.is_empty() {
+            sql.push(")");
         }
         if let Some(due_before) = due_before {
             sql.push(" AND status = 'active' AND next_due < ").int(due_before.millis());

@@ -130,6 +130,9 @@ pub(super) fn pause(fetch: &mut Fetch<'_>, until: Timestamp) -> Outcome {
     let outcome = interrupt(fetch, until);
     fetch.fetched.limited_until = limited_until;
     fetch.fetched.retry_after = matches!(outcome, Outcome::Deferred { .. }).then_some(until);
+    if let Some(detour) = &mut fetch.fetched.detour {
+        detour.not_before = Some(until);
+    }
     outcome
 }
 

@@ -285,7 +285,7 @@ fn a_report_names_the_host_that_answered_its_job_s_kind_and_the_feeds_of_a_page(
         });
         Fetched {
             last_host: Some(host.clone()),
-            detour: Some(Detour { next, way: String::new(), page: false }),
+            detour: Some(Detour { next, way: String::new(), page: false, not_before: None }),
             announced: announced.to_vec(),
             ..Fetched::unasked(Outcome::Gone)
         }

@@ -8,15 +8,14 @@ use common::archive::ArchiveRead;
 use common::feed::Feed;
 use common::host::HostKey;
 use common::host::HostRule;
-use common::job::Detour;
 use common::time::Timestamp;
 use common::url::FeedId;
 use common::url::Version;
 use store::sqlite::SqliteStore;
 use store::{
     AcceptedPolicy, Applied, EntryRef, Event, EventPage, EventQuery, Events, HostOrders, HostQuery, HostRefusal,
-    HostRow, Hosts, JobRow, Move, Moved, NewPolicy, Page, Placement, Polls, RefusedHost, RelayTurn, StoreError,
-    StoredEntry, Unmove, Unmoved, Verdict, VersionedChanges, Wakes,
+    HostRow, Hosts, Interruption, JobRow, Move, Moved, NewPolicy, Page, Placement, Polls, RefusedHost, RelayTurn,
+    StoreError, StoredEntry, Unmove, Unmoved, Verdict, VersionedChanges, Wakes,
 };
 
 use super::SeenStore;
@@ -39,9 +38,9 @@ impl Polls for SeenStore {
         self.call("live_among", move |store| run(store.live_among(&ids))).await
     }
 
-    async fn keep_detours(&self, detours: &[(FeedId, Version, Detour)]) -> Result<(), StoreError> {
-        let detours = detours.to_vec();
-        self.call("keep_detours", move |store| run(store.keep_detours(&detours))).await
+    async fn interrupt(&self, interruptions: &[Interruption]) -> Result<(), StoreError> {
+        let interruptions = interruptions.to_vec();
+        self.call("interrupt", move |store| run(store.interrupt(&interruptions))).await
     }
 
     async fn keep_holds(&self, holds: &[(HostKey, Timestamp, FeedId)]) -> Result<(), StoreError> {

@@ -386,8 +386,13 @@ fn a_ttl_of_a_week_is_honoured_in_full_where_the_ceiling_allows_it_and_a_failure
     let full = ask(&reader(), &hinted(1, hints), &config);
     assert_eq!(delay(&full), week);
     assert!(!rules(&full).contains(&Rule::Ceiling));
-    let failing = ask(&after(&reader(), &full), &failed(FailureKind::Timeout), &config);
-    assert_eq!(delay(&failing), DAY, "a day, as with the usual ceiling: the document of a week ago did not come");
+    for failure in [failed(FailureKind::Timeout), answered(500), answered(404), failed(FailureKind::NotAFeed)] {
+        let failing = ask(&after(&reader(), &full), &failure, &config);
+        assert_eq!(delay(&failing), DAY, "a day, as with the usual ceiling: the document of a week ago did not come");
+    }
+    let mut persists = after(&reader(), &full);
+    persists.state.consecutive_failures = 9;
+    assert_eq!(delay(&ask(&persists, &failed(FailureKind::Timeout), &config)), DAY);
     let unchanged = ask(&after(&reader(), &full), &unchanged(), &config);
     assert_eq!(delay(&unchanged), week, "and through each 304");
     let fresh = FetchReport { fresh_for: Some(week), ..hinted(1, FeedHints::default()) };

@@ -9,6 +9,7 @@ use common::entry::Entry;
 
 use super::*;
 use crate::ops::backfill::{self, Backfill};
+use crate::ops::{AudienceEdit, EditFeed};
 
 /// Entries of a page.
 const WINDOW: usize = 20;
@@ -373,6 +374,39 @@ async fn a_page_that_fails_is_no_failure_of_its_feed_and_is_given_up_after_three
     }
     assert_eq!((failed, fleet.feed(id).await.archive), (3, None));
     assert!(origin.polls > 3, "it is polled as ever");
+}
+
+#[tokio::test]
+async fn what_a_person_changes_counts_while_pages_are_read() {
+    let (fleet, mut origin, id) = with_pages().await;
+    backfill::backfill(&fleet.ops, id, Timestamp::EPOCH).await.unwrap();
+    let sla = Audience { sla: true, ..Audience::default() };
+    let edit = EditFeed { audience: AudienceEdit::between(Audience::default(), sla), ..EditFeed::default() };
+    let edited = fleet.ops.edit(id, &edit).await.unwrap().unwrap();
+    let due = edited.poll_due().unwrap();
+    assert!(due <= fleet.clock.now().after(MINUTE * 2), "{due}");
+    // Each page that is read or fails before that leaves the feed's own poll as it is planned now.
+    let mut pages = 0;
+    loop {
+        let jobs = fleet.dispatched().await;
+        let Some(job) = jobs.first() else {
+            fleet.clock.advance(Duration::from_secs(1));
+            continue;
+        };
+        if !job.page {
+            break;
+        }
+        pages += 1;
+        let outcome = match pages {
+            1 => origin.response(job, fleet.clock.now()),
+            _ => Outcome::Failed { failure: FailureKind::Status, detail: "404".into() },
+        };
+        let report = FetchReport { page: true, ..fleet.work(job, outcome).await };
+        fleet.settle(report).await;
+        assert_eq!(fleet.feed(id).await.poll_due(), Some(due));
+    }
+    assert!(pages > 1, "{pages}");
+    assert!(fleet.clock.now().since(due) <= Duration::from_secs(1), "{}", fleet.clock.now());
 }
 
 #[tokio::test]

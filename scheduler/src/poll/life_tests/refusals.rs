@@ -99,6 +99,30 @@ async fn a_host_that_refuses_all_of_its_feeds_rests_as_a_whole_until_it_answers_
 }
 
 #[tokio::test]
+async fn only_the_feeds_that_a_host_refused_are_polled_again_when_it_answers() {
+    let fleet = Fleet::new().await;
+    let ids = fleet.feeds_at("wall.example", 10).await;
+    let missing = ids[9];
+    fleet.live(HOUR, |id| (id == missing).then_some(404)).await;
+    fleet.live(24 * HOUR, |id| Some(if id == missing { 404 } else { 403 })).await;
+    let host = HostKey::new("wall.example:443");
+    let mut refused = 0;
+    while fleet.ops.condition.refusals.of(&host).is_some() {
+        refused = 0;
+        for id in &ids {
+            let status = fleet.feed(*id).await.last_error.and_then(|error| error.status);
+            refused += u64::from(status == Some(403));
+        }
+        fleet.live(STEP, |id| (id == missing).then_some(404)).await;
+    }
+    let requeues = fleet.ops.store.requeues(false).await.unwrap();
+    let matched: u64 = requeues.iter().map(|requeue| requeue.matched).sum();
+    // The report of the feed that was read is stored after that.
+    assert_eq!((matched, fleet.feed(missing).await.state.penalty.is_some()), (refused, true));
+    assert!(refused > 1);
+}
+
+#[tokio::test]
 async fn a_fleet_that_can_sign_requests_sees_a_host_that_refuses_it_too() {
     let fleet = Fleet::new().await;
     let ids = fleet.feeds_at("wall.example", 20).await;

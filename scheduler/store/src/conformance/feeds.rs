@@ -111,20 +111,45 @@ pub(crate) async fn a_job_goes_on_where_its_feeds_last_fetch_was_interrupted(bac
         next: "https://b.org/x?y='\"".parse().unwrap(),
         way: way.to_owned(),
         page: false,
+        not_before: None,
     };
     let version = feed(&*store, ids[0]).await.version;
-    let kept = [(ids[0], version, detour("{\"a\":1}")), (ids[1], Version(99), detour("of another version"))];
-    store.keep_detours(&kept).await.unwrap();
+    let interruption =
+        |feed: FeedId, version, way: &str| Interruption { feed, version, detour: Some(detour(way)), wait: None };
+    let kept = [interruption(ids[0], version, "{\"a\":1}"), interruption(ids[1], Version(99), "of another version")];
+    store.interrupt(&kept).await.unwrap();
     let ways = async || {
         let mut jobs = store.jobs_for(&ids).await.unwrap();
         jobs.sort_by_key(|job| job.id);
         jobs.into_iter().map(|job| job.detour).collect::<Vec<_>>()
     };
     assert_eq!(ways().await, [Some(detour("{\"a\":1}")), None]);
-    store.keep_detours(&[(ids[0], version, detour("later"))]).await.unwrap();
+    let before = feed(&*store, ids[0]).await;
+    store.interrupt(&[interruption(ids[0], version, "later")]).await.unwrap();
     assert_eq!(ways().await, [Some(detour("later")), None]);
+    assert_eq!(feed(&*store, ids[0]).await, before, "it is due as before");
     poll(&*store, ids[0], 10, Outcome::NotModified { validators: Validators::default() }).await;
     assert_eq!(ways().await, [None, None], "it ends with the version");
+}
+
+pub(crate) async fn a_fetch_that_waits_puts_off_its_feed_and_the_wakes_that_are_there(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];
+    store.wake(&ids, at(5), at(5)).await.unwrap();
+    let version = feed(&*store, ids[0]).await.version;
+    let terms = |until| {
+        let mut terms = Terms::default();
+        terms.push(Rule::RetryAfter, until);
+        terms
+    };
+    let wait = |feed, version, until| Interruption { feed, version, detour: None, wait: Some((until, terms(until))) };
+    store.interrupt(&[wait(ids[0], version, at(900)), wait(ids[1], Version(99), at(900))]).await.unwrap();
+    let waits = feed(&*store, ids[0]).await;
+    assert_eq!((waits.next_due, waits.wake_at, waits.due()), (Some(at(900)), Some(at(900)), Some(at(900))));
+    assert_eq!(waits.terms, *terms(at(900)));
+    assert_eq!(feed(&*store, ids[1]).await.wake_at, Some(at(5)), "of another version");
+    store.interrupt(&[wait(ids[0], version, at(800))]).await.unwrap();
+    assert_eq!(feed(&*store, ids[0]).await, waits, "no wait is shortened");
 }
 
 pub(crate) async fn a_revived_feed_waits_for_the_end_of_its_hold(backend: &dyn Backend) {
@@ -171,6 +196,7 @@ pub(crate) async fn only_a_change_of_status_raises_the_version(backend: &dyn Bac
         private: Some(true),
         status: Some(Status::Active),
         next_due: Some((at(5), terms)),
+        archive: None,
         expects: None,
     };
     let changed = store.change_feed(id, &change, at(2)).await.unwrap().unwrap();

@@ -233,6 +233,19 @@ pub(crate) async fn a_host_that_refuses_us_is_published_once_and_rests_longer_ea
     let published: Vec<_> = events.iter().map(|event| (event.kind.as_str(), event.host.as_deref())).collect();
     assert_eq!(published, [("host.refusing", Some("a.org:443")), ("host.recovered", Some("a.org:443"))]);
 
+    // Holds and blocks that ended long ago are forgotten.
+    let hosts = ["b.org:443", "c.org:443"].map(HostKey::new);
+    store.keep_holds(&[(hosts[0].clone(), at(60), id), (hosts[1].clone(), at(900), id)]).await.unwrap();
+    store.block_hosts(&hosts[..1], Some(at(60))).await.unwrap();
+    store.block_hosts(&hosts[1..], Some(at(900))).await.unwrap();
+    store.prune(at(100), None).await.unwrap();
+    let kept = [(hosts[1].clone(), at(900))];
+    assert_eq!(
+        store.holds(at(0)).await.unwrap().into_iter().filter(|(host, _)| hosts.contains(host)).collect::<Vec<_>>(),
+        kept
+    );
+    assert_eq!(orders(&*store).await.blocks, kept);
+
     // A host whose feeds are all gone is forgotten in the end, and every scheduler learns of that too.
     store.refuse_host(&refused, at(2000)).await.unwrap();
     let known = orders(&*store).await.change;

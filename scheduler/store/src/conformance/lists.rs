@@ -99,6 +99,15 @@ pub(crate) async fn a_list_holds_what_the_filters_let_through(backend: &dyn Back
     assert_eq!(found(&*store, text("rUST")).await, [urls[2]]);
     assert_eq!(found(&*store, text("A TITLE")).await, [urls[0]], "the title counts as well");
     assert_eq!(found(&*store, text("\\")).await, [""; 0]);
+    let title = Some("Über die Brücke [*] НОВОСТИ".to_owned());
+    let titled = Outcome::Modified(Box::new(Document { title, ..document(vec![]) }));
+    poll(&*store, ids[0], 10, titled).await;
+    for of_title in ["über", "ÜBER", "BRÜCKE [*]", "новости", "ü", "r d"] {
+        assert_eq!(found(&*store, text(of_title)).await, [urls[0]], "{of_title}");
+    }
+    for other in ["*ü", "[ü]", "b?ü", "ブ"] {
+        assert_eq!(found(&*store, text(other)).await, [""; 0], "{other}");
+    }
     let host = FeedQuery { host: Some(HostKey::new("b.org:443")), ..FeedQuery::default() };
     assert_eq!(found(&*store, host).await, [urls[2]]);
     let status = FeedQuery { status: Some(Status::Paused), ..FeedQuery::default() };

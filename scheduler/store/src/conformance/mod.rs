@@ -46,8 +46,8 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 
 use super::{
-    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, FeedSort, NewFeed, PAGE_BYTES, RelayTurn, Store,
-    StoreError, StoredEntry, Verdict,
+    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, FeedSort, Interruption, NewFeed, PAGE_BYTES,
+    RelayTurn, Store, StoreError, StoredEntry, Verdict,
 };
 
 /// A backend under test, with its data.
@@ -106,6 +106,7 @@ macro_rules! stamp {
                 adding_a_retired_feed_revives_it_for_one_try;
                 a_hold_is_kept_without_its_report_and_a_longer_one_stays;
                 a_job_goes_on_where_its_feeds_last_fetch_was_interrupted;
+                a_fetch_that_waits_puts_off_its_feed_and_the_wakes_that_are_there;
                 a_revived_feed_waits_for_the_end_of_its_hold;
                 adding_a_paused_feed_leaves_it_paused;
                 only_a_change_of_status_raises_the_version;

@@ -169,6 +169,13 @@ pub(crate) async fn a_requeue_reaches_what_its_filter_names(backend: &dyn Backen
     apply(&*store, &[soon], 10).await;
     let failing = RequeueFilter { failure: Some(FailureKind::Dns), ..all() };
     assert_eq!(everybody(&*store, failing, false).await, of(&[5]));
+    for (place, status) in [(2, 403), (3, 404), (4, 451)] {
+        let mut refused = verdict(&*store, feeds[place], 10, failed(FailureKind::Status)).await;
+        refused.report.http_status = Some(status);
+        apply(&*store, &[refused], 10).await;
+    }
+    let refused = RequeueFilter { http_statuses: vec![403, 451], ..all() };
+    assert_eq!(everybody(&*store, refused, false).await, of(&[2, 4]));
     assert_eq!(everybody(&*store, RequeueFilter { due_before: Some(at(51)), ..all() }, false).await, of(&[5]));
     assert_eq!(everybody(&*store, RequeueFilter { due_before: Some(at(50)), ..all() }, false).await, of(&[]));
     assert_eq!(

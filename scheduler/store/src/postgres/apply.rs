@@ -13,10 +13,9 @@ use async_trait::async_trait;
 use common::config::QuotaConfig;
 use common::feed::Feed;
 use common::host::HostKey;
-use common::job::Detour;
 use common::policy::HostHold;
 use common::time::Timestamp;
-use common::url::{FeedId, Version};
+use common::url::FeedId;
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::connection::{in_transaction, on_connection};
@@ -24,11 +23,11 @@ use super::rows::ACTION;
 use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, column, entries, numbers, rows, text};
 use crate::changes::{self, Change, NewEvent};
-use crate::columns::pack_detour;
+use crate::columns::{pack_detour, pack_terms};
 use crate::quota::Spent;
 use crate::row::{FeedRow, JobColumns, PlaceColumns, feed_columns, push_column, readable};
 use crate::verdicts::{self, Before, Fresh, HostHolds, Tally};
-use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict};
+use crate::{Applied, Interruption, JobRow, Placement, Polls, StoreError, Verdict};
 
 /// How the rows of polls without a document are looked at. Those of documents and pushes are always locked: what they cost depends on
 /// what was stored before, and so they are written once all of that is known.
@@ -58,15 +57,17 @@ impl Polls for PostgresStore {
     }
 
     /// Rows are locked in the order of their numbers, as everywhere.
-    async fn keep_detours(&self, detours: &[(FeedId, Version, Detour)]) -> Result<(), StoreError> {
-        let mut in_order: Vec<&(FeedId, Version, Detour)> = detours.iter().collect();
-        in_order.sort_by_key(|(feed, ..)| *feed);
+    async fn interrupt(&self, interruptions: &[Interruption]) -> Result<(), StoreError> {
+        let mut in_order: Vec<&Interruption> = interruptions.iter().collect();
+        in_order.sort_by_key(|interruption| interruption.feed);
         in_transaction!(self, "keep where fetches continue", |tx| {
-            for (feed, version, detour) in &in_order {
-                sqlx::query("UPDATE feeds SET detour = $3 WHERE id = $1 AND version = $2")
+            for Interruption { feed, version, detour, wait } in &in_order {
+                sqlx::query(include_str!("interrupt.sql"))
                     .bind(feed.0)
                     .bind(version.0)
-                    .bind(pack_detour(*version, detour))
+                    .bind(detour.as_ref().map(|detour| pack_detour(*version, detour)))
+                    .bind(wait.map(|(until, _)| until.millis()))
+                    .bind(wait.map(|(_, terms)| pack_terms(&terms)))
                     .execute(&mut *tx)
                     .await?;
             }

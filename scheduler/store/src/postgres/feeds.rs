@@ -248,6 +248,7 @@ async fn change_row(
         .bind(change.labels.as_ref().and_then(|labels| pack_labels(&labels.after)))
         .bind(change.external_id.is_some())
         .bind(change.external_id.as_ref().and_then(Option::as_deref))
+        .bind(change.archive.as_ref().and_then(pack_archive))
         .fetch_optional(&mut *on)
         .await
         .map_err(StoreError::of_identity(ACTION))?;
@@ -330,7 +331,8 @@ async fn revive(
     feeds: &[NewFeed],
     found: &[(Option<i64>, Option<String>)],
 ) -> Result<HashSet<i64>, sqlx::Error> {
-    let live = [Status::Active, Status::Paused, Status::Merged].map(Status::as_str);
+    // Of those that are merged the statement takes only the ones whose survivor is gone.
+    let live = [Status::Active, Status::Paused].map(Status::as_str);
     let retired = |(feed, (id, status)): (_, &(Option<i64>, Option<String>))| {
         (*id).filter(|_| status.as_deref().is_some_and(|status| !live.contains(&status))).map(|id| (id, feed))
     };

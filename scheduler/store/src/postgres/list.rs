@@ -49,7 +49,8 @@ impl Source for View<'_> {
     fn dialect(&self) -> Dialect {
         Dialect {
             columns: feed_columns!(),
-            like: "ILIKE",
+            like: ["ILIKE ", r" ESCAPE '\'"],
+            containing: cursor::containing,
             among: ["= ANY (", ")"],
             names_indexes: false,
             last_polled: "coalesce((1000 * extract(epoch FROM (state::json ->> 'last_polled')::timestamptz))::bigint, 0)",

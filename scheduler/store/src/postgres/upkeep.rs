@@ -104,6 +104,11 @@ impl Upkeep for PostgresStore {
             if refusals.execute(&mut *on).await?.rows_affected() > 0 {
                 count_change(&mut *on).await?;
             }
+            let holds = "DELETE FROM host_holds WHERE host IN (SELECT host FROM host_holds WHERE held_until < $1 \
+                         ORDER BY host LIMIT $2 FOR UPDATE SKIP LOCKED)";
+            sqlx::query(holds).bind(events.millis()).bind(PRUNED).execute(&mut *on).await?;
+            let blocks = sqlx::query("DELETE FROM host_blocks WHERE blocked_until < $1").bind(events.millis());
+            blocks.execute(&mut *on).await?;
             let mut gone = prune_events(&mut *on, events).await?;
             if let Some(before) = entries {
                 gone += prune_entries(on, before).await?;

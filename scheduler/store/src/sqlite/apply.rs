@@ -11,13 +11,12 @@ use common::config::QuotaConfig;
 use common::document::{Document, Validators};
 use common::feed::Feed;
 use common::host::HostKey;
-use common::job::Detour;
 use common::known::KnownEntries;
 use common::outcome::FailureKind;
 use common::policy::HostHold;
 use common::push::RELIABLE_AFTER;
 use common::time::Timestamp;
-use common::url::{FeedId, Version};
+use common::url::FeedId;
 use sqlx::{FromRow, SqliteConnection};
 
 use super::batch::{Batch, id_list};
@@ -27,7 +26,7 @@ use crate::columns::{pack_archive, pack_detour, pack_onward, pack_state, pack_te
 use crate::quota::Spent;
 use crate::row::{FeedRow, JobColumns, PlaceColumns, readable};
 use crate::verdicts::{self, Before, Fresh, HostHolds, Tally};
-use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
+use crate::{Applied, Interruption, JobRow, Placement, Polls, StoreError, Verdict, history};
 
 const ACTION: &str = "apply reports";
 
@@ -52,14 +51,16 @@ impl Polls for SqliteStore {
         Ok(live.into_iter().map(FeedId).collect())
     }
 
-    async fn keep_detours(&self, detours: &[(FeedId, Version, Detour)]) -> Result<(), StoreError> {
+    async fn interrupt(&self, interruptions: &[Interruption]) -> Result<(), StoreError> {
         let failed = "keep where fetches continue";
         let mut tx = self.write(failed).await?;
-        for (feed, version, detour) in detours {
-            sqlx::query("UPDATE feeds SET detour = ?3 WHERE id = ?1 AND version = ?2")
+        for Interruption { feed, version, detour, wait } in interruptions {
+            sqlx::query(include_str!("interrupt.sql"))
                 .bind(feed.0)
                 .bind(version.0)
-                .bind(pack_detour(*version, detour))
+                .bind(detour.as_ref().map(|detour| pack_detour(*version, detour)))
+                .bind(wait.map(|(until, _)| until.millis()))
+                .bind(wait.map(|(_, terms)| pack_terms(&terms)))
                 .execute(&mut *tx)
                 .await
                 .map_err(StoreError::on(failed))?;

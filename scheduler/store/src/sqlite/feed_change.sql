@@ -2,7 +2,7 @@
 -- ?12 terms of a due time that is not the policy's, ?13 flag: ?14 calm groups, which may be NULL, ?15 name of a login (empty:
 -- none), ?16 the login itself,
 -- ?17..?22 version and audience that the change was made from: of another row nothing changes; ?23 flag: labels ?25 instead of
--- ?24, of other ones nothing changes; ?26 flag: the caller's own id ?27.
+-- ?24, of other ones nothing changes; ?26 flag: the caller's own id ?27; ?28 its archive.
 UPDATE feeds
 SET subscribers        = coalesce(?3, subscribers),
     active_subscribers = coalesce(?4, active_subscribers),
@@ -29,7 +29,8 @@ SET subscribers        = coalesce(?3, subscribers),
         ELSE next_due END,
     terms              = CASE
         WHEN ?11 IS NOT NULL OR (next_due IS NULL AND coalesce(?10, status) = 'active') THEN ?12
-        ELSE terms END
+        ELSE terms END,
+    archive            = coalesce(?28, archive)
 WHERE id = ?1
   AND (?17 IS NULL OR (
         version = ?17 AND subscribers = ?18 AND active_subscribers = ?19 AND sla = ?20 AND important = ?21

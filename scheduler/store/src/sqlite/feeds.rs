@@ -265,6 +265,7 @@ async fn change_row(
         .bind(change.labels.as_ref().and_then(|labels| pack_labels(&labels.after)))
         .bind(change.external_id.is_some())
         .bind(change.external_id.as_ref().and_then(Option::as_deref))
+        .bind(change.archive.as_ref().and_then(pack_archive))
         .fetch_optional(&mut **tx)
         .await
         .map_err(StoreError::of_identity(ACTION))?;

@@ -26,7 +26,8 @@ impl Source for View<'_> {
     fn dialect(&self) -> Dialect {
         Dialect {
             columns: feed_columns!(),
-            like: "LIKE",
+            like: ["GLOB ", ""],
+            containing,
             among: ["IN (SELECT value FROM json_each(", "))"],
             names_indexes: true,
             last_polled: "coalesce(CAST(round(1000 * unixepoch(state ->> '$.last_polled', 'subsec')) AS INTEGER), 0)",
@@ -77,6 +78,19 @@ impl Source for View<'_> {
         let query = sqlx::query_scalar(sql).bind(quoted.join(" ")).bind(i64::from(MOST) + 1);
         query.fetch_all(&mut *self.0).await.map_err(StoreError::on(ACTION))
     }
+}
+
+/// A pattern for GLOB: everything that contains `text`, in upper or lower case. LIKE knows the cases of ASCII letters only.
+fn containing(text: &str) -> String {
+    let forms = text.chars().map(|letter| {
+        let (mut lower, mut upper) = (letter.to_lowercase(), letter.to_uppercase());
+        match (lower.next(), lower.next(), upper.next(), upper.next()) {
+            (Some(lower), None, Some(upper), None) if lower != upper => format!("[{letter}{lower}{upper}]"),
+            _ if matches!(letter, '*' | '?' | '[') => format!("[{letter}]"),
+            _ => letter.to_string(),
+        }
+    });
+    format!("*{}*", forms.collect::<String>())
 }
 
 pub(super) fn bound<Row>(statement: Statement) -> QueryAs<'static, Sqlite, Row, SqliteArguments>

@@ -98,6 +98,11 @@ impl Upkeep for SqliteStore {
         if refusals.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?.rows_affected() > 0 {
             count_change(&mut tx).await.map_err(StoreError::on(ACTION))?;
         }
+        let holds = "DELETE FROM host_holds WHERE host IN (SELECT host FROM host_holds WHERE held_until < ?1 LIMIT ?2)";
+        let holds = sqlx::query(holds).bind(events.millis()).bind(PRUNED);
+        holds.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        let blocks = sqlx::query("DELETE FROM host_blocks WHERE blocked_until < ?1").bind(events.millis());
+        blocks.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
         tx.commit().await.map_err(StoreError::on(ACTION))?;
         Ok(gone)
     }

@@ -157,6 +157,7 @@ async fn filter(api: &Api, body: FilterBody) -> Result<RequeueFilter, ApiError> 
         category: named("category", body.category.as_deref(), &Category::ALL, Category::as_str)?,
         status: named("status", body.status.as_deref(), &Status::ALL, Status::as_str)?,
         failure: named("failure", body.failure.as_deref(), &FailureKind::ALL, FailureKind::as_str)?,
+        http_statuses: Vec::new(),
         due_before,
     };
     match (filter == RequeueFilter::default(), body.all.unwrap_or(false)) {

@@ -11,7 +11,7 @@ use common::host_gate::{
     AcquireRequest, Acquired, GateUpkeep, HostGate, Isolation, LoadMark, Permit, Release, Reservation, ReserveRequest,
     fresh_nonce,
 };
-use common::job::FetchJob;
+use common::job::{Detour, FetchJob};
 use common::known::KnownEntries;
 use common::outcome::FailureKind;
 use common::report::Outcome;
@@ -186,7 +186,7 @@ impl Bench {
         }
     }
 
-    /// One fetch; the job remembers what the store would.
+    /// One fetch; the job remembers what the store would, and comes again when its server allows it.
     pub(crate) async fn poll(&self, job: &mut FetchJob) -> Fetched {
         let fetched = self.fetch(job).await;
         match &fetched.outcome {
@@ -198,7 +198,7 @@ impl Bench {
             Outcome::NotModified { validators } => job.validators = validators.clone(),
             _ => {}
         }
-        job.detour = fetched.detour.clone();
+        job.detour = fetched.detour.clone().map(|detour| Detour { not_before: None, ..detour });
         fetched
     }
 

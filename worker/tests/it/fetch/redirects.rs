@@ -257,6 +257,8 @@ async fn p17_a_redirect_is_followed_no_sooner_than_it_says() {
     let Outcome::Deferred { until } = fetched.outcome else { panic!("{fetched:?}") };
     let wait = until.since(before);
     assert!(wait >= Duration::from_secs(30) && wait < Duration::from_secs(90), "{wait:?}");
+    let early = bench.fetch(&FetchJob { detour: fetched.detour, ..job.clone() }).await;
+    assert_eq!((early.outcome, early.last_sent), (Outcome::Deferred { until }, None), "a refresh comes too early");
     bench.requests("/feed", 0).await;
     assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 3, "then it goes on where it stopped");
     bench.requests("/old", 1).await;
