@@ -9,6 +9,7 @@ use common::policy::{Audience, Decision, Draw, ExplainedTerm, Minutes, Policy, S
 use common::report::Outcome;
 use common::words;
 use rand::RngExt;
+use reqwest::header::HeaderValue;
 use serde_json::{Value, json};
 use worker::parse::{apart, entry_json};
 use worker::trace::{Exchange, Field};
@@ -47,6 +48,11 @@ pub(crate) struct FetchArgs {
 
 /// Runs it.
 pub(crate) async fn run(args: &FetchArgs) -> anyhow::Result<ExitCode> {
+    for (option, value) in [("--etag", &args.etag), ("--last-modified", &args.last_modified)] {
+        if value.as_ref().is_some_and(|value| HeaderValue::from_str(value).is_err()) {
+            anyhow::bail!(Usage(format!("the value of {option} cannot be sent in a header")));
+        }
+    }
     let config = args.settings.load(&[])?.config;
     let asked = crate::typed::feed(&args.url, &config.fetch.at_service);
     let (url, login) = asked.map_err(|error| Usage(error.to_string()))?;

@@ -73,6 +73,7 @@ struct Tally {
 /// Runs `import`.
 pub(crate) async fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     let found = subscriptions::read_file(&args.file)?;
+    anyhow::ensure!(!found.is_empty(), "{} names no feed", args.file);
     let client = Client::new(&args.client)?;
     // Before anything is sent: if the report cannot be opened, nothing is imported.
     let report = args.report.as_deref().map(create_report).transpose()?;

@@ -1,7 +1,9 @@
 //! Writes subscriptions as OPML, as [`web::opml`] reads it.
 
+use std::borrow::Cow;
+
 use common::words::plain;
-use quick_xml::escape::escape;
+use quick_xml::escape;
 use scheduler::wire::FeedView;
 use serde_json::{Value, json};
 use web::opml::PREFIX;
@@ -35,6 +37,13 @@ impl Folder {
     }
 }
 
+/// Escapes a text, and leaves out what no XML document may contain.
+fn escape<'a>(text: impl Into<Cow<'a, str>>) -> String {
+    let is_allowed =
+        |c: &char| (!c.is_control() || matches!(c, '\t' | '\n' | '\r')) && !matches!(c, '\u{fffe}' | '\u{ffff}');
+    escape::escape(text.into().chars().filter(is_allowed).collect::<String>()).into_owned()
+}
+
 /// Returns a feed as an outline, on a separate line.
 pub(crate) fn outline(feed: &FeedView) -> String {
     let title = plain(feed.title.as_deref().unwrap_or(&feed.url), 500);
@@ -62,4 +71,14 @@ pub(crate) fn outline(feed: &FeedView) -> String {
         }
     }
     line + "/>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_makes_a_document_that_is_not_xml() {
+        assert_eq!(escape("a\u{fffe}\u{ffff}\u{1}<b>\n"), "a&lt;b&gt;\n");
+    }
 }

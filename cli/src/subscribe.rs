@@ -9,7 +9,7 @@ use reqwest::Method;
 use scheduler::delivery::view::SubscriptionView;
 use scheduler::wire::List;
 use serde_json::{Map, Value, json};
-use store::{Delivery, SubscriptionState};
+use store::Delivery;
 
 use crate::client::{Client, ClientArgs};
 use crate::filters::FilterArgs;
@@ -237,17 +237,12 @@ async fn list(args: &ClientArgs) -> anyhow::Result<ExitCode> {
 fn row(it: &SubscriptionView) -> Vec<String> {
     vec![
         it.id.to_string(),
-        state(it).to_owned(),
+        it.state_text().to_owned(),
         it.delivered.to_string(),
         lag(it).unwrap_or_else(|| "-".to_owned()),
         it.last.as_ref().map_or_else(|| "-".to_owned(), result),
         plain(&it.target, 60),
     ]
-}
-
-/// One that fails is shown as such.
-fn state(it: &SubscriptionView) -> &'static str {
-    if it.state == SubscriptionState::Active && it.failures > 0 { "failing" } else { it.state.as_str() }
 }
 
 fn lag(it: &SubscriptionView) -> Option<String> {
@@ -324,7 +319,7 @@ fn described(it: &SubscriptionView) -> String {
         ("topic", it.topic.as_ref().map(|topic| plain(topic, 2_048))),
         ("lease", it.lease_until.map(|until| format!("ends {} unless its subscriber renews it", when::full(until)))),
         ("asks", it.asks.map(|mode| format!("hub.mode={mode}"))),
-        ("state", Some(state(it).to_owned())),
+        ("state", Some(it.state_text().to_owned())),
         ("reason", it.reason.as_ref().map(|why| plain(why, 500))),
         ("filter", Some(filter)),
         ("format", Some(it.format.to_string())),

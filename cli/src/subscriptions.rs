@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 
 use web::opml::{self, Subscription};
 
@@ -33,19 +33,31 @@ pub(crate) fn read_file(file: &str) -> anyhow::Result<Vec<Subscription>> {
     };
     let length = source.by_ref().take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(unreadable)?;
     ensure!(length as u64 <= MAX_BYTES, too_large());
-    read_bytes(&bytes).with_context(|| format!("{file} is not an OPML file"))
+    read_bytes(&bytes).with_context(|| format!("{file} cannot be read"))
 }
 
 fn read_bytes(bytes: &[u8]) -> anyhow::Result<Vec<Subscription>> {
     let text = worker::parse::text_of(bytes, None);
-    if text.trim_start().starts_with('<') { opml::read(&text).map_err(anyhow::Error::msg) } else { Ok(list(&text)) }
+    if text.trim_start().starts_with('<') {
+        opml::read(&text).map_err(|error| anyhow!("it is not an OPML file: {error}"))
+    } else {
+        list(&text)
+    }
 }
 
 /// Reads one URL per line; skips empty lines and those that begin with `#`.
-fn list(text: &str) -> Vec<Subscription> {
+fn list(text: &str) -> anyhow::Result<Vec<Subscription>> {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     let named = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    named.map(|(line, url)| Subscription::of(line, url)).collect()
+    let read = named.map(|(line, url)| {
+        ensure!(
+            !url.contains(char::is_whitespace),
+            "line {line} has more than an address; comments have lines of their own"
+        );
+        Ok(Subscription::of(line, url))
+    });
+    read.collect()
 }
 
 #[cfg(test)]
@@ -74,6 +86,13 @@ mod tests {
             read_bytes(list.as_bytes()).unwrap().into_iter().map(|found| (found.line, found.url)).collect();
         let expected = [(2, "http://a.example/"), (4, "http://b.example/#x"), (5, "nonsense")];
         assert_eq!(found, expected.map(|(line, url)| (line, url.to_owned())));
+    }
+
+    #[test]
+    fn a_list_has_any_line_ends_and_nothing_beside_an_address() {
+        assert_eq!(urls(b"http://a.example/\rhttp://b.example/\r"), ["http://a.example/", "http://b.example/"]);
+        let error = read_bytes(b"# mine\nhttp://a.example/ # the first").unwrap_err().to_string();
+        assert_eq!(error, "line 2 has more than an address; comments have lines of their own");
     }
 
     #[test]

@@ -128,6 +128,12 @@ impl FilterView {
 }
 
 impl SubscriptionView {
+    /// Returns its state in a word: one that is active may be failing.
+    pub fn state_text(&self) -> &'static str {
+        let is_failing = self.state == SubscriptionState::Active && self.failures > 0;
+        if is_failing { "failing" } else { self.state.as_str() }
+    }
+
     /// Shows a subscription; its secret stays hidden.
     pub fn of(subscription: Subscription, secrets: &Keyring, now: Timestamp) -> Self {
         let (lease_until, topic, asks) = match &subscription.hub {

@@ -119,7 +119,8 @@ impl<T: DeserializeOwned> Params<T> {
 /// Characters of an unknown name that a refusal repeats.
 const NAME: usize = 100;
 
-fn refuse_unknown(name: &str, known: &[&str], what: &str) -> Result<(), ApiError> {
+/// Refuses a name that is not known, and names the nearest one.
+pub(crate) fn refuse_unknown(name: &str, known: &[&str], what: &str) -> Result<(), ApiError> {
     if known.contains(&name) {
         return Ok(());
     }

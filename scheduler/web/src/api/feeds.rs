@@ -113,7 +113,11 @@ impl FeedBody {
             Some(None) => None,
             Some(Some(seconds)) => match std::time::Duration::try_from_secs_f64(seconds) {
                 Ok(interval) if !interval.is_zero() => Some(interval),
-                _ => return Err(ApiError::bad("interval must be a positive number of seconds, or null")),
+                _ => {
+                    return Err(ApiError::bad(
+                        "interval must be longer than 0 s, or none; in JSON it is a number of seconds, or null",
+                    ));
+                }
             },
         };
         let sla = self.sla.unwrap_or(before.sla);

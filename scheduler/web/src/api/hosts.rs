@@ -73,7 +73,7 @@ impl Accepts for BlockBody {
     }
 }
 
-const BLOCK_FOR: &str = "a number of seconds, more than 0 and at most 315360000 (ten years)";
+const BLOCK_FOR: &str = "longer than 0 s and at most ten years; in JSON it is a number of seconds";
 const LONGEST_BLOCK: Duration = Duration::from_secs(315_360_000);
 
 /// The `{host}` of the path.

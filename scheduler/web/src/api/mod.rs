@@ -21,10 +21,12 @@ pub(crate) mod requeue;
 mod river;
 pub(crate) mod scope;
 pub(crate) mod subscriptions;
+mod unread;
 mod xml_rpc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use common::bot_auth::DIRECTORY_PATH;
 
@@ -37,7 +39,7 @@ pub(crate) const PREFIX: &str = "/api/v1";
 
 /// Returns the API's routes, and those of pings, health and metrics.
 pub(crate) fn routes() -> Router<Api> {
-    Router::new().nest(PREFIX, versioned().router).merge(outer().router)
+    Router::new().nest(PREFIX, versioned().router.route_layer(from_fn(unread::refuse))).merge(outer().router)
 }
 
 /// Paths that are described beside the API's own.

@@ -32,16 +32,21 @@ static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
     WRITTEN.replacen(SCHEMAS, &format!("{SCHEMAS}{further}"), 1)
 });
 
-/// The address that the document names for every fleet.
-const ANY_SERVER: &str = "\"http://127.0.0.1:7878\"";
+/// The address that the document names for every fleet: where it was read.
+const ANY_SERVER: &str = "{\"url\": \"/\"}";
 
 /// `GET /openapi.json`, which names the address that `api.public_url` gives.
 pub(super) async fn document(State(api): State<Api>) -> ([(HeaderName, &'static str); 1], String) {
     let document = match api.ops.config.api.public_url.trim_end_matches('/') {
         "" => DOCUMENT.clone(),
-        public => DOCUMENT.replacen(ANY_SERVER, &serde_json::json!(public).to_string(), 1),
+        public => DOCUMENT.replacen(ANY_SERVER, &serde_json::json!({ "url": public }).to_string(), 1),
     };
     ([(header::CONTENT_TYPE, "application/json")], document)
+}
+
+/// Returns what is written by hand.
+pub(super) fn written() -> Value {
+    serde_json::from_str(WRITTEN).unwrap_or_default()
 }
 
 /// Returns the schemas of answers, by their names.
@@ -74,7 +79,7 @@ fn derived() -> Map<String, Value> {
 
 /// Returns the schemas of requests that differ in a few fields from others that are written, by their names.
 fn variants() -> [(String, Value); 3] {
-    let written: Value = serde_json::from_str(WRITTEN).unwrap_or_default();
+    let written = written();
     let schemas = &written["components"]["schemas"];
     let feed_with = |description: &str, left_out: &[&str]| {
         let mut schema = without(&schemas["NewFeed"], left_out);

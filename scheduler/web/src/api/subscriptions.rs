@@ -59,7 +59,7 @@ impl Accepts for SubscriptionBody {
 }
 
 const ACCEPTED_BATCH: &str = "a number of events from 1 to 500";
-const ACCEPTED_DELAY: &str = "a number of seconds from 0 to 3600";
+const ACCEPTED_DELAY: &str = "from 0 s to 1 h; in JSON it is a number of seconds";
 
 /// What is changed about one.
 #[derive(Debug, Default, Deserialize)]
@@ -339,7 +339,11 @@ async fn filter(api: &Api, wanted: Map<String, Value>) -> Result<EventFilter, Ap
         since: None,
         part: body.part.as_deref(),
     };
-    chosen.filter(api).await
+    let filter = chosen.filter(api).await?;
+    if let Some(feed) = filter.feed {
+        api.feed(feed).await?;
+    }
+    Ok(filter)
 }
 
 fn format(text: Option<&str>) -> Result<Option<DeliveryFormat>, ApiError> {

@@ -90,6 +90,33 @@ async fn the_fields_of_a_feed_are_the_ones_that_are_documented() {
 }
 
 #[tokio::test]
+async fn what_an_operation_does_not_read_is_refused() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("http://a.example/feed").await;
+    let feed = format!("/api/v1/feeds/{id}");
+    let [refresh, pause, explain] = ["refresh", "pause", "explain"].map(|what| format!("{feed}/{what}"));
+    let until = json!({ "until": "2027-01-01T00:00:00Z" });
+    let refused = [
+        ("DELETE", format!("{feed}?dry_run=true"), None, "unknown parameter dry_run; none is read here"),
+        ("POST", format!("{refresh}?when=tomorrow"), None, "unknown parameter when"),
+        ("GET", format!("{explain}?x=1"), None, "unknown parameter x"),
+        ("HEAD", "/api/v1/stats?x=1".to_owned(), None, ""),
+        ("POST", pause.clone(), Some(until), "unknown field until; none is read here"),
+        ("POST", pause.clone(), Some(json!([1])), "the body must be a JSON object"),
+    ];
+    for (method, path, body, expected) in refused {
+        let answer = fleet.ask(method, &path, body).await;
+        let error = answer.body["error"].as_str().unwrap_or_default();
+        assert!(answer.status == 400 && error.contains(expected), "{method} {path}: {} {}", answer.status, answer.body);
+    }
+    let shown = fleet.get(&feed).await;
+    assert_eq!((shown.status, &shown.body["status"]), (200, &json!("active")));
+    for body in [None, Some(json!({}))] {
+        assert_eq!(fleet.ask("POST", &pause, body).await.status, 200);
+    }
+}
+
+#[tokio::test]
 async fn mistakes_are_refused_with_a_sentence_that_names_them() {
     let fleet = Fleet::new().await;
     let refusals = [
@@ -97,7 +124,7 @@ async fn mistakes_are_refused_with_a_sentence_that_names_them() {
         (json!({ "url": "example.com" }), "url: 'example.com' is not a URL"),
         (json!({ "url": "http://a/", "subscriber": 1 }), "did you mean subscribers?"),
         (json!({ "url": "http://a/", "sla": "yes" }), "sla must be true or false"),
-        (json!({ "url": "http://a/", "interval": 0 }), "interval must be a positive number of seconds"),
+        (json!({ "url": "http://a/", "interval": 0 }), "interval must be longer than 0 s"),
         (json!({ "url": "http://a/", "subscribers": 1, "active_subscribers": 2 }), "active_subscribers must not"),
     ];
     for (body, expected) in refusals {

@@ -177,15 +177,19 @@ pub(crate) async fn for_people(State(api): State<Api>, request: Request, next: N
 }
 
 /// Requests that the API's refusals advise, and where people find the same on pages.
-const ADVICE: [(&str, &str); 4] = [
+const ADVICE: [(&str, &str); 5] = [
     ("GET /api/v1/feeds lists them", "the page Feeds lists them"),
     ("GET /api/v1/feeds?q= finds those too", "the search of the page Feeds finds those too"),
+    (
+        "filter says nothing; name feed, feeds, host, category, status, failure or overdue, or say {\"all\": true}",
+        "nothing says which feeds are meant; choose some, or tick All feeds",
+    ),
     ("GET /api/v1/requeue lists them", "the page Requeues lists them"),
     ("GET /api/v1/subscriptions lists them", "the page Subscriptions lists them"),
 ];
 
 /// A refusal of the API in words for a page.
-fn in_pages(message: &str) -> String {
+pub(super) fn in_pages(message: &str) -> String {
     ADVICE.iter().fold(message.to_owned(), |said, (request, page)| said.replace(request, page))
 }
 

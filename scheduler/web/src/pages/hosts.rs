@@ -223,10 +223,9 @@ pub(super) struct HostParams {
 pub(super) async fn page(
     State(api): State<Api>,
     frame: Frame,
-    Path(host): Path<String>,
+    PathHost(name): PathHost,
     Params(params): Params<HostParams>,
 ) -> Result<Response, ApiError> {
-    let name: HostName = explained("host", &host)?;
     let view = HostView::of(ops::hosts::state_of(&api.ops, &name).await?);
     let done = match params.done.as_deref() {
         Some("block") => "It is blocked: no request is sent to it until the block ends.",

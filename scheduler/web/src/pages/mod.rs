@@ -16,6 +16,7 @@ mod config;
 mod console_tests;
 mod docs;
 mod doors;
+pub(crate) mod escaped;
 mod feed;
 mod files;
 mod fleet;

@@ -9,7 +9,7 @@ use axum::response::Response;
 use common::policy::Category;
 use common::time::Timestamp;
 
-use super::frame::{Frame, answer};
+use super::frame::{Frame, answer, in_pages};
 use super::words::{self, Moment};
 use crate::error::ApiError;
 use crate::request::Params;
@@ -77,7 +77,7 @@ pub(super) async fn page(
     let asked = asked.given(&api).await?;
     let (status, wrong, river) = match read(&api, &asked).await {
         Ok(river) => (StatusCode::OK, None, Some(river)),
-        Err(error) if error.status().is_client_error() => (error.status(), Some(error.to_string()), None),
+        Err(error) if error.status().is_client_error() => (error.status(), Some(in_pages(&error.to_string())), None),
         Err(error) => return Err(error),
     };
     let conditions = river::conditions(uri.query().unwrap_or_default());

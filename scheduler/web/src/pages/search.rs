@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 
 use super::actions;
 use super::columns::{Column, Sortable, heads, is_reversed};
-use super::frame::{Frame, answer};
+use super::frame::{Frame, answer, in_pages};
 use super::paging::Paging;
 use super::query::without;
 use super::waits::{Next, Stops};
@@ -110,7 +110,9 @@ pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Resu
     let listed = list(&api, &asked, &stops, now).await;
     let (status, wrong, rows, next) = match listed {
         Ok((rows, next)) => (StatusCode::OK, None, rows, next),
-        Err(error) if error.status().is_client_error() => (error.status(), Some(error.to_string()), Vec::new(), None),
+        Err(error) if error.status().is_client_error() => {
+            (error.status(), Some(in_pages(&error.to_string())), Vec::new(), None)
+        }
         Err(error) => return Err(error),
     };
     let conditions = conditions(&query);

@@ -172,7 +172,7 @@ fn row(view: SubscriptionView, now: Timestamp) -> Row {
     Row {
         id: view.id,
         what: what(&view),
-        state: view.state.as_str(),
+        state: view.state_text(),
         class: class(&view),
         lag: words::seconds(view.lag),
         delivered: words::count(view.delivered),
