@@ -42,8 +42,8 @@ pub fn to_value(text: &str) -> Option<HeaderValue> {
     HeaderValue::from_bytes(&bytes?).ok()
 }
 
-/// Returns how long the answer stays fresh, counted from the start of its request: `Cache-Control: max-age` less `Age`,
-/// else `Expires` less `Date` (RFC 9111, section 4.2). Zero for an answer that forbids reuse or says it with garbage;
+/// Returns how long the answer stays fresh, counted from the start of its request: `Cache-Control: max-age`, or
+/// else `Expires` less `Date`, less `Age` (RFC 9111, section 4.2). Zero for an answer that forbids reuse or says it with garbage;
 /// `None` when it says nothing. `s-maxage` is for shared caches, which a feed reader is not. With `im`, which only
 /// answers to `A-IM` have, `no-store` is meant for caches that do not know that field (RFC 3229, section 10.8.3).
 pub fn freshness(headers: &HeaderMap, received: Timestamp) -> Option<Duration> {
@@ -56,7 +56,7 @@ pub fn freshness(headers: &HeaderMap, received: Timestamp) -> Option<Duration> {
     }
     let expires = headers.get(header::EXPIRES)?;
     let expires = expires.to_str().ok().and_then(http_date).unwrap_or(Timestamp::EPOCH);
-    let lifetime = expires.since(sent_at(headers, received));
+    let lifetime = expires.since(sent_at(headers, received)).saturating_sub(age(headers));
     Some(lifetime.min(Duration::from_secs(MAX_DELTA_SECONDS)))
 }
 
@@ -334,6 +334,7 @@ mod tests {
         let expires = ("expires", "Mon, 21 Sep 2026 15:13:20 GMT");
         assert_eq!(fresh_seconds(&[expires]), Some(3600));
         assert_eq!(fresh_seconds(&[expires, ("date", "Mon, 21 Sep 2026 15:03:20 GMT")]), Some(600));
+        assert_eq!(fresh_seconds(&[expires, ("date", "Mon, 21 Sep 2026 14:13:20 GMT"), ("age", "3000")]), Some(600));
         assert_eq!(fresh_seconds(&[expires, ("date", "Tue, 22 Sep 2026 15:03:20 GMT")]), Some(0));
         assert_eq!(fresh_seconds(&[("expires", "0")]), Some(0), "garbage means already stale");
         assert_eq!(fresh_seconds(&[]), None);

@@ -85,7 +85,7 @@ async fn wrong_rules_are_refused_in_words() {
         (&["host", "set", "a.org", "soft_statuses=4o4", "reason=x"], "soft_statuses: it must be statuses"),
         (&["host", "set", "a.org", "brust=2", "reason=x"], "unknown field brust; did you mean burst?"),
         (&["host", "set", "a.org/feed", "burst=2", "reason=x"], "host must be a name"),
-        (&["host", "block", "a.org", "--for", "0s"], "for must be a number of seconds"),
+        (&["host", "block", "a.org", "--for", "0s"], "for must be longer than 0 s and at most ten years"),
     ];
     for (arguments, expected) in refused {
         let ran = fleet.run(arguments);

@@ -144,7 +144,7 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
     if let Some(wake) = feed.wake_at {
         notes.push(format!("a refresh or ping wants it polled by {}", full(wake)));
     }
-    if feed.state.last_polled.is_some_and(|polled| feed.audience_at > polled) {
+    if feed.wake_at.is_none() && feed.state.last_polled.is_some_and(|polled| feed.audience_at > polled) {
         notes.push(
             "its settings changed after its last poll: what makes its interval longer counts from the next poll on"
                 .to_owned(),

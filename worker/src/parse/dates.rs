@@ -147,6 +147,8 @@ impl Found {
             self.afternoon = Some(noon);
         } else if let Some(month) = self.may_be_month().then(|| month(word)).flatten() {
             self.month = Some(month);
+        } else if let Some(zone) = zone_seconds(word).filter(|_| self.time.is_some() && word.contains('-')) {
+            self.offset = self.offset.or(Some(zone));
         } else if word.contains('-') {
             word.split('-').for_each(|part| self.take(part));
         } else if self.time.is_some() {
@@ -237,15 +239,13 @@ fn clock(text: &str) -> Option<Duration> {
     sane.then(|| Duration::seconds(hours * 3600 + minutes * 60 + seconds) + Duration::milliseconds(millis))
 }
 
-/// `AM` or `PM` at the beginning of a text, and the rest of it.
+/// `AM` or `PM` at the beginning of a text, also as `a.m.`, and the rest of it.
 fn half_day(text: &str) -> (Option<bool>, &str) {
-    let lower = text.get(..2).unwrap_or("").to_ascii_lowercase();
-    let noon = match lower.as_str() {
-        "am" => false,
-        "pm" => true,
-        _ => return (None, text),
-    };
-    let rest = &text[2..];
+    const FORMS: [(&str, bool); 6] =
+        [("a.m.", false), ("p.m.", true), ("a.m", false), ("p.m", true), ("am", false), ("pm", true)];
+    let begins = |form: &str| text.get(..form.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(form));
+    let Some((form, noon)) = FORMS.into_iter().find(|(form, _)| begins(form)) else { return (None, text) };
+    let rest = &text[form.len()..];
     if rest.starts_with(|next: char| next.is_alphanumeric()) { (None, text) } else { (Some(noon), rest.trim()) }
 }
 
@@ -382,6 +382,22 @@ mod tests {
         assert_eq!(read("2021-09").as_deref(), Some("2021-09-01T00:00:00.000Z"));
         assert_eq!(read("2021").as_deref(), Some("2021-01-01T00:00:00.000Z"));
         assert_eq!(read("31/12/2021").as_deref(), Some("2021-12-31T00:00:00.000Z"));
+    }
+
+    #[test]
+    fn zones_west_of_greenwich_and_halves_of_days_are_read_in_their_usual_forms() {
+        let cases = [
+            ("Mon Sep 06 2021 00:01:00 GMT-0500 (Central Daylight Time)", "2021-09-06T05:01:00.000Z"),
+            ("Mon Sep 06 2021 00:01:00 GMT+0200 (Central European Summer Time)", "2021-09-05T22:01:00.000Z"),
+            ("Sep 06 2021 00:01 UTC-5", "2021-09-06T05:01:00.000Z"),
+            ("06 Sep 2021 00:01 GMT-0330", "2021-09-06T03:31:00.000Z"),
+            ("September 6, 2021 - 4:30 p.m.", "2021-09-06T16:30:00.000Z"),
+            ("6 Sep 2021 04:30 P.M. EST", "2021-09-06T21:30:00.000Z"),
+            ("6 Sep 2021 12:01 a.m.", "2021-09-06T00:01:00.000Z"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(read(text).as_deref(), Some(expected), "{text}");
+        }
     }
 
     #[test]

@@ -68,7 +68,7 @@ fn by_declaration<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, st
         // A label in ASCII bytes cannot mean UTF-16. And text that is valid UTF-8 beyond ASCII is UTF-8 by overwhelming
         // odds, while a single-byte encoding accepts anything: servers add `charset=iso-8859-1` to whatever they send.
         let implausible = matches!(encoding, e if e == UTF_16LE || e == UTF_16BE || e == UTF_8)
-            || (encoding.is_single_byte() && as_utf8.is_some() && !bytes.is_ascii());
+            || (encoding.is_single_byte() && !bytes.is_ascii() && is_nearly_utf8(bytes));
         if implausible {
             continue;
         }
@@ -90,12 +90,24 @@ fn utf8(bytes: &[u8]) -> Option<Cow<'_, str>> {
 /// UTF-8 with a few broken bytes in it (a cut document, a careless `substr`) rather than another encoding: most of what
 /// is not ASCII is sound.
 fn damaged_utf8(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    let (sound, broken) = beyond_ascii(bytes);
+    (sound > broken).then(|| String::from_utf8_lossy(bytes))
+}
+
+/// Returns whether this is UTF-8 whatever a label says: in other encodings hardly any letter beyond ASCII is sound.
+fn is_nearly_utf8(bytes: &[u8]) -> bool {
+    let (sound, broken) = beyond_ascii(bytes);
+    sound > 4 * broken
+}
+
+/// Returns how many characters beyond ASCII are sound UTF-8, and how many places are broken.
+fn beyond_ascii(bytes: &[u8]) -> (usize, usize) {
     let (mut sound, mut broken) = (0_usize, 0_usize);
     for chunk in bytes.utf8_chunks() {
         sound += chunk.valid().chars().filter(|character| !character.is_ascii()).count();
         broken += usize::from(!chunk.invalid().is_empty());
     }
-    (sound > broken).then(|| String::from_utf8_lossy(bytes))
+    (sound, broken)
 }
 
 fn utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> String {
@@ -247,6 +259,13 @@ mod tests {
     fn a_few_broken_bytes_do_not_turn_utf8_into_another_encoding() {
         let cut = &PLAIN.as_bytes()[..PLAIN.len() - 7];
         assert_eq!(text_of(cut, None), "<rss>žluť Привет 日\u{FFFD}");
+        for label in ["iso-8859-1", "windows-1251", "windows-874"] {
+            let content_type = format!("text/xml; charset={label}");
+            assert_eq!(text_of(cut, Some(&content_type)), "<rss>žluť Привет 日\u{FFFD}", "{label}");
+        }
+        let thai = "<rss>ราคาน้ำมันวันนี้ รก รก ยก</rss>";
+        let (body, ..) = Encoding::for_label(b"windows-874").unwrap().encode(thai);
+        assert_eq!(text_of(&body, Some("text/xml; charset=windows-874")), thai);
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub(super) struct DraftEntry<'a> {
     pub(super) summary: Best<Cow<'a, str>>,
     pub(super) content: Best<Cow<'a, str>>,
     pub(super) files: Vec<File<'a>>,
+    /// The one whose element is being read.
+    pub(super) open_file: Option<usize>,
     pub(super) categories: Vec<Cow<'a, str>>,
     pub(super) language: Best<Cow<'a, str>>,
     /// The base in force around its content, where it is another than the document's own URL.
@@ -167,10 +169,17 @@ impl<'a> DraftEntry<'a> {
         self.details().fields.podcast.get_or_insert_default()
     }
 
+    /// Returns the file of the element that is being read, if it is kept.
+    pub(super) fn open_file(&mut self) -> Option<&mut File<'a>> {
+        self.files.get_mut(self.open_file?)
+    }
+
     /// Adds a file, or completes what is known of it: the same file is often announced in two ways.
     pub(super) fn add_file(&mut self, new: File<'a>) {
-        let full = self.files.len() == MAX_MEMBERS;
-        match self.files.iter_mut().find(|known| known.link.href == new.link.href) {
+        let known = self.files.iter().position(|known| known.link.href == new.link.href);
+        let place = known.unwrap_or(self.files.len());
+        self.open_file = (place < MAX_MEMBERS).then_some(place);
+        match self.files.get_mut(place) {
             Some(known) => {
                 known.media_type = known.media_type.take().or(new.media_type);
                 known.length = known.length.or(new.length);
@@ -178,7 +187,7 @@ impl<'a> DraftEntry<'a> {
                     known.more = new.more;
                 }
             }
-            None if full => self.cut = true,
+            None if place >= MAX_MEMBERS => self.cut = true,
             None => self.files.push(new),
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! **Equal ids inside one document.** Some feeds give every item the same guid, others list an entry twice. Among the
 //! entries of one id the first of link, title, date and content that is not the same for all of them shows which are
-//! different: each of those gets an id made of the common one and a hash of that field, whatever the order; of entries
-//! that are equal in it the first is kept.
+//! different: each of those gets an id made of the common one and a hash of that field, whatever the order; among entries
+//! that are equal in it the next field decides, and of those that are equal in all the first is kept.
 //!
 //! **From one document to the next.** Entries come and go, so that one is alone with its id today and shares it tomorrow, or
 //! another field is the first that differs. [`steady`] gives an entry the id that it is known by, so that it is not announced
@@ -35,7 +35,8 @@ pub(super) fn distinguished(entries: Vec<Entry>) -> Vec<Entry> {
     }
     let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
     for places in shared {
-        let suffixes = suffixes(places.iter().filter_map(|at| entries[*at].as_ref()));
+        let of_one_id: Vec<&Entry> = places.iter().filter_map(|at| entries[*at].as_ref()).collect();
+        let suffixes = suffixes(&of_one_id, &DISTINCTIONS);
         let mut seen = HashSet::new();
         for (at, suffix) in places.into_iter().zip(suffixes) {
             if !seen.insert(suffix) {
@@ -48,15 +49,23 @@ pub(super) fn distinguished(entries: Vec<Entry>) -> Vec<Entry> {
     entries.into_iter().flatten().collect()
 }
 
-/// Returns a hash of the first field in which the entries differ, for each of them; nothing where they do not.
-fn suffixes<'e>(entries: impl Iterator<Item = &'e Entry> + Clone) -> Vec<Option<u64>> {
-    for distinction in DISTINCTIONS {
-        let values: Vec<u64> = entries.clone().map(|entry| xxh3_64(distinction(entry).as_bytes())).collect();
-        if values.windows(2).any(|pair| pair[0] != pair[1]) {
-            return values.into_iter().map(Some).collect();
+/// Returns for each of the entries a hash of the first of these fields that tells it from the others; nothing where none does.
+fn suffixes(entries: &[&Entry], distinctions: &[fn(&Entry) -> String]) -> Vec<Option<u64>> {
+    let Some((distinction, further)) = distinctions.split_first() else { return vec![None; entries.len()] };
+    let values: Vec<u64> = entries.iter().map(|entry| xxh3_64(distinction(entry).as_bytes())).collect();
+    let mut equal: HashMap<u64, Vec<usize>> = HashMap::new();
+    values.iter().enumerate().for_each(|(at, value)| equal.entry(*value).or_default().push(at));
+    if equal.len() == 1 {
+        return suffixes(entries, further);
+    }
+    let mut suffixes_found: Vec<Option<u64>> = values.into_iter().map(Some).collect();
+    for places in equal.into_values().filter(|places| places.len() > 1) {
+        let alike: Vec<&Entry> = places.iter().map(|at| entries[*at]).collect();
+        for (at, suffix) in places.into_iter().zip(suffixes(&alike, further)) {
+            suffixes_found[at] = suffix.or(suffixes_found[at]);
         }
     }
-    entries.map(|_| None).collect()
+    suffixes_found
 }
 
 fn with_suffix(id: &str, suffix: u64) -> String {
@@ -169,6 +178,7 @@ mod tests {
         let documents: [&[Entry]; 2] = [&[a.clone(), b.clone()], &[c, a, b]];
         let all = ids(&documents);
         let before: HashMap<_, _> = all[0].iter().cloned().collect();
+        assert_eq!((all[0].len(), all[1].len()), (2, 3), "none is lost: {all:?}");
         for (title, id) in &all[1] {
             assert!(before.get(title).is_none_or(|known| known == id), "{all:?}");
         }

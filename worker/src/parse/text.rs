@@ -129,14 +129,25 @@ pub(super) fn plain(html: &str, markup: Markup) -> Cow<'_, str> {
     while let Some(at) = rest.find(['<', '&']) {
         text.push_str(&rest[..at]);
         rest = &rest[at..];
-        let consumed = if rest.starts_with('<') { skip_tag(rest, markup) } else { push_reference(&mut text, rest) };
+        let is_tag = rest.starts_with('<');
+        let consumed = if is_tag { skip_tag(rest, markup) } else { push_reference(&mut text, rest) };
         if consumed == 0 {
             text.push_str(&rest[..1]);
+        } else if is_tag && breaks_line(rest) && !text.ends_with(char::is_whitespace) {
+            text.push(' ');
         }
         rest = &rest[consumed.max(1)..];
     }
     text.push_str(rest);
     text.into()
+}
+
+/// Returns whether what is before the tag and what is behind it are on separate lines.
+fn breaks_line(tag: &str) -> bool {
+    const BLOCKS: [&str; 13] = ["blockquote", "br", "dd", "div", "dt", "h1", "h2", "h3", "h4", "hr", "li", "p", "tr"];
+    let inside = tag[1..].trim_start_matches('/');
+    let end = inside.bytes().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(inside.len());
+    BLOCKS.iter().any(|block| block.eq_ignore_ascii_case(&inside[..end]))
 }
 
 /// Longest tag that is known as one, in bytes: an unclosed one must not cost a search to the text's end.
@@ -347,7 +358,7 @@ mod tests {
     fn plain_text_has_no_tags_and_no_references() {
         let table = [
             ("Fish &amp; <b>chips</b>", "Fish & chips"),
-            ("a<br/>b<!-- x -->c", "abc"),
+            ("a<br/>b<!-- x -->c", "a bc"),
             ("1 < 2 && 3 > 2", "1 < 2 && 3 > 2"),
             ("&eacute;&#233;&#xE9;&#146;&nosuch;&#0;&#xD800;", "ééé’&nosuch;&#xD800;"),
             ("&", "&"),
@@ -361,6 +372,10 @@ mod tests {
         for (html, text) in table {
             assert_eq!(plain(html, Markup::All), text, "{html}");
             assert_eq!(plain(html, Markup::Formatting), text, "{html}");
+        }
+        for markup in [Markup::All, Markup::Formatting] {
+            assert_eq!(plain("<p>out.</p><p>Get it<br />now</p>", markup).trim(), "out. Get it now");
+            assert_eq!(plain("One <BR>two<b>t</b>hree", markup), "One twothree");
         }
         assert_eq!(plain("Vec<T> and <i>more</i>", Markup::Formatting), "Vec<T> and more");
         assert_eq!(plain("Vec<T> and <i>more</i>", Markup::All), "Vec and more");

@@ -111,7 +111,7 @@ async fn what_an_operation_does_not_read_is_refused() {
     }
     let shown = fleet.get(&feed).await;
     assert_eq!((shown.status, &shown.body["status"]), (200, &json!("active")));
-    for body in [None, Some(json!({}))] {
+    for body in [None, Some(json!({})), Some(json!(null))] {
         assert_eq!(fleet.ask("POST", &pause, body).await.status, 200);
     }
 }

@@ -49,7 +49,7 @@ static READING: LazyLock<Reading> = LazyLock::new(|| {
 #[derive(Deserialize)]
 struct Nothing {}
 
-/// Refuses what the operation does not read. An empty object is no content: some clients always send one.
+/// Refuses what the operation does not read. `{}` and `null` are no content: some clients always send one of them.
 pub(super) async fn refuse(path: MatchedPath, request: Request, next: Next) -> Result<Response, ApiError> {
     let method = if *request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
     let operation = (method.to_string(), path.as_str().to_owned());
@@ -61,7 +61,7 @@ pub(super) async fn refuse(path: MatchedPath, request: Request, next: Next) -> R
     }
     let (parts, body) = request.into_parts();
     let bytes = request::body_bytes(Request::new(body), &(), MAX_BODY_BYTES).await?;
-    let fields = if bytes.trim_ascii().is_empty() { Map::new() } else { request::object(&bytes)? };
+    let fields = if matches!(bytes.trim_ascii(), b"" | b"null") { Map::new() } else { request::object(&bytes)? };
     if let Some(field) = fields.keys().next() {
         request::refuse_unknown(field, &[], "field")?;
     }

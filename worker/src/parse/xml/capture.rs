@@ -86,7 +86,7 @@ impl<'a> Capture<'a> {
         let alone = self.children == 1 && !self.mixed;
         let range = self.wrapper.filter(|_| alone && xhtml).unwrap_or(all);
         let markup = self.document.get(range).unwrap_or("");
-        Captured { text: without_cdata(markup), is_markup: true }
+        Captured { text: as_html(markup), is_markup: true }
     }
 }
 
@@ -98,22 +98,64 @@ pub(super) struct Captured<'a> {
     pub(super) is_markup: bool,
 }
 
-/// Markup in which CDATA sections, which HTML does not know, are escaped text.
-fn without_cdata(markup: &str) -> Cow<'_, str> {
-    const BEGIN: &str = "<![CDATA[";
-    if !markup.contains(BEGIN) {
+/// Elements of HTML that are always empty.
+const VOID: [&str; 14] =
+    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"];
+
+/// Markup of XML as HTML reads it: CDATA sections, which it does not know, become escaped text, and an empty element that
+/// need not be empty gets an end tag, because HTML would take what follows for its content. Names with a prefix mean nothing there.
+fn as_html(markup: &str) -> Cow<'_, str> {
+    const DATA: &str = "<![CDATA[";
+    if !markup.contains(DATA) && !markup.contains("/>") {
         return markup.into();
     }
-    let mut escaped = String::with_capacity(markup.len());
+    let mut html = String::with_capacity(markup.len());
     let mut rest = markup;
-    while let Some((before, data)) = rest.split_once(BEGIN) {
-        let (data, after) = data.split_once("]]>").unwrap_or((data, ""));
-        escaped.push_str(before);
-        escaped.push_str(&quick_xml::escape::partial_escape(data));
+    while let Some(at) = rest.find('<') {
+        html.push_str(&rest[..at]);
+        rest = &rest[at..];
+        if let Some(data) = rest.strip_prefix(DATA) {
+            let (data, after) = data.split_once("]]>").unwrap_or((data, ""));
+            html.push_str(&quick_xml::escape::partial_escape(data));
+            rest = after;
+            continue;
+        }
+        let length = if rest.starts_with("<!--") { rest.find("-->").map(|end| end + 3) } else { tag_length(rest) };
+        let (tag, after) = rest.split_at(length.unwrap_or(rest.len()));
+        match open_and_close(tag) {
+            Some((open, name)) => html.extend([open, "></", name, ">"]),
+            None => html.push_str(tag),
+        }
         rest = after;
     }
-    escaped.push_str(rest);
-    escaped.into()
+    html.push_str(rest);
+    html.into()
+}
+
+/// Returns what stands before the `/>` of an empty element that could have content, and its name.
+fn open_and_close(tag: &str) -> Option<(&str, &str)> {
+    let open = tag.strip_suffix("/>")?;
+    let name = open.get(1..)?.split([' ', '\t', '\n', '\r', '/']).next()?;
+    let is_void = VOID.iter().any(|void| void.eq_ignore_ascii_case(name));
+    (!is_void && !name.contains(':')).then_some((open.trim_end(), name))
+}
+
+/// Returns the length of the tag that a text begins with, if it ends.
+fn tag_length(text: &str) -> Option<usize> {
+    let mut quote = None;
+    let end = text.bytes().position(|byte| match (quote, byte) {
+        (None, b'>') => true,
+        (None, b'"' | b'\'') => {
+            quote = Some(byte);
+            false
+        }
+        (Some(open), byte) if open == byte => {
+            quote = None;
+            false
+        }
+        _ => false,
+    });
+    end.map(|end| end + 1)
 }
 
 #[cfg(test)]
@@ -122,7 +164,23 @@ mod tests {
 
     #[test]
     fn sections_of_data_become_escaped_text() {
-        assert_eq!(without_cdata("<p>a</p>"), "<p>a</p>");
-        assert_eq!(without_cdata("<p><![CDATA[1 < 2]]></p>&amp;<![CDATA[x"), "<p>1 &lt; 2</p>&amp;x");
+        assert_eq!(as_html("<p>a</p>"), "<p>a</p>");
+        assert_eq!(as_html("<p><![CDATA[1 < 2]]></p>&amp;<![CDATA[x"), "<p>1 &lt; 2</p>&amp;x");
+    }
+
+    #[test]
+    fn empty_elements_end_where_they_begin() {
+        let cases = [
+            ("<p>a</p><iframe src=\"x\" />b", "<p>a</p><iframe src=\"x\"></iframe>b"),
+            ("<a id='x>/>'/>b<I/>c", "<a id='x>/>'></a>b<I></I>c"),
+            ("a<br/>b<IMG src=\"/\"/><hr />", "a<br/>b<IMG src=\"/\"/><hr />"),
+            ("<!-- <i/> --><i/>", "<!-- <i/> --><i></i>"),
+            ("<media:x a=\"b\"/>c", "<media:x a=\"b\"/>c"),
+            ("a <i/", "a <i/"),
+            ("<i/>x<b", "<i></i>x<b"),
+        ];
+        for (xml, html) in cases {
+            assert_eq!(as_html(xml), html);
+        }
     }
 }

@@ -90,7 +90,7 @@ impl<'a> Pass<'a, '_> {
         let link = self.link_here(href);
         let of_file = self.scopes.last() == Some(&Scope::File);
         if let Some((entry, _)) = self.entry.as_mut().filter(|_| of_file)
-            && let Some(file) = entry.files.last_mut()
+            && let Some(file) = entry.open_file()
             && file.more().thumbnails.len() < MAX_MEMBERS
         {
             file.more().thumbnails.push(link.href.clone().into_owned());
@@ -385,11 +385,11 @@ fn of_podcast(entry: &mut DraftEntry<'_>, detail: Detail, text: &str, written: &
     }
 }
 
-/// Says of the newest file what it shows.
+/// Says of the file that is being read what it shows.
 pub(super) fn describe_file(entry: &mut DraftEntry<'_>, text: &str, markup: Option<Markup>) {
     let text = &text[..text.floor_char_boundary(MAX_NAME)];
     let plain = markup.map_or(Cow::Borrowed(text), |markup| text::plain(text, markup));
-    if let (Some(file), Some(alt)) = (entry.files.last_mut(), some(&plain)) {
+    if let (Some(file), Some(alt)) = (entry.open_file(), some(&plain)) {
         file.more().alt.get_or_insert(alt);
     }
 }

@@ -69,7 +69,7 @@ async fn what_cannot_be_sent_is_refused_with_what_would_be_accepted() {
             json!({ "kind": "webhook", "target": target, "batch": 501 }),
             "batch must be a number of events from 1 to 500",
         ),
-        (json!({ "kind": "webhook", "target": target, "delay": -1 }), "delay must be a number of seconds"),
+        (json!({ "kind": "webhook", "target": target, "delay": -1 }), "delay must be from 0 s to 1 h"),
         (json!({ "kind": "webhook", "target": target, "secret": "short" }), "secret: a secret is whsec_"),
         (
             json!({ "kind": "webhook", "target": target, "format": "jsonfeed", "filter": { "kind": "feed.*" } }),
