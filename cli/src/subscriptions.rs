@@ -53,7 +53,7 @@ fn list(text: &str) -> anyhow::Result<Vec<Subscription>> {
     let read = named.map(|(line, url)| {
         ensure!(
             !url.contains(char::is_whitespace),
-            "line {line} has more than an address; comments have lines of their own"
+            "line {line} has more than an address; a comment needs a separate line"
         );
         Ok(Subscription::of(line, url))
     });
@@ -92,7 +92,7 @@ mod tests {
     fn a_list_has_any_line_ends_and_nothing_beside_an_address() {
         assert_eq!(urls(b"http://a.example/\rhttp://b.example/\r"), ["http://a.example/", "http://b.example/"]);
         let error = read_bytes(b"# mine\nhttp://a.example/ # the first").unwrap_err().to_string();
-        assert_eq!(error, "line 2 has more than an address; comments have lines of their own");
+        assert_eq!(error, "line 2 has more than an address; a comment needs a separate line");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(super) fn token_mistake(tokens: &toml::Value) -> String {
     let is_wrong = |(_, token): &(usize, &toml::Value)| (*token).clone().try_into::<ApiToken>().is_err();
     let Some((position, token)) = tokens.enumerate().find(is_wrong) else { return String::new() };
     let what = match token.as_table() {
-        None => "is no table".to_owned(),
+        None => "is not a table".to_owned(),
         Some(token) => match token.keys().find(|name| !field_names::<ApiToken>().contains(&name.as_str())) {
             Some(name) => format!("has the unknown field {name}"),
             None => match ["name", "role"].into_iter().find(|name| !token.contains_key(*name)) {

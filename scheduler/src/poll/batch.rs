@@ -31,7 +31,7 @@ pub(super) fn tell_of_a_new_feed_that_fails(feed: &Feed, report: &FetchReport) {
     }
 }
 
-/// Returns what to store of a fetch that goes on when its server allows that, or a bound of ours: in the schedule alone, the next
+/// Returns what to store of a fetch that continues when its server allows that, or a bound of ours: in the schedule alone, the next
 /// comparison with the store would bring the feed forward.
 pub(super) fn waiting_until(feed: &Feed, detour: Option<Detour>, until: Timestamp) -> Interruption {
     let mut terms = Terms::default();

@@ -49,7 +49,7 @@ pub(super) fn distinguished(entries: Vec<Entry>) -> Vec<Entry> {
     entries.into_iter().flatten().collect()
 }
 
-/// Returns for each of the entries a hash of the first of these fields that tells it from the others; nothing where none does.
+/// Returns for each of the entries a hash of the first of these fields in which it differs from the others; nothing where none does.
 fn suffixes(entries: &[&Entry], distinctions: &[fn(&Entry) -> String]) -> Vec<Option<u64>> {
     let Some((distinction, further)) = distinctions.split_first() else { return vec![None; entries.len()] };
     let values: Vec<u64> = entries.iter().map(|entry| xxh3_64(distinction(entry).as_bytes())).collect();

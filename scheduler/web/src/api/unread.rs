@@ -49,7 +49,7 @@ static READING: LazyLock<Reading> = LazyLock::new(|| {
 #[derive(Deserialize)]
 struct Nothing {}
 
-/// Refuses what the operation does not read. `{}` and `null` are no content: some clients always send one of them.
+/// Refuses what the operation does not read. `{}` and `null` mean no body: some clients always send one of them.
 pub(super) async fn refuse(path: MatchedPath, request: Request, next: Next) -> Result<Response, ApiError> {
     let method = if *request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
     let operation = (method.to_string(), path.as_str().to_owned());
