@@ -96,7 +96,7 @@ pub struct Detour {
     /// The fetch is of a page of older entries: see [`FetchJob::page`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub page: bool,
-    /// The last answer asked to wait until then, or our own bounds did.
+    /// No request before this: the last answer asked for that, or a bound of ours does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
 }
