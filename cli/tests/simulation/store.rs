@@ -1,15 +1,16 @@
 //! The store of a simulated fleet: SQLite behind connections that may break. The judge learns of everything that it accepts.
 //!
-//! A life in which the store fails over has it in a file, of which a standby's copy is made: in memory, no second connection sees
-//! the database. A standby that is promoted has what was in the copy and nothing else, and, like PostgreSQL's new timeline, begins
-//! a new epoch.
+//! It is a file, which begins as a copy of an empty database: to migrate a new one takes a third of a short life. In a life in which
+//! the store fails over, a standby's copy of the file is made. A standby that is promoted has what was in the copy and nothing else,
+//! and, like PostgreSQL's new timeline, begins a new epoch.
 
 mod polling;
 mod unused;
 mod upkeep;
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use common::time::Timestamp;
@@ -31,7 +32,8 @@ struct Served {
     turn: Turn,
     /// How often it failed over: a call to the former primary has no effect on the new one.
     term: usize,
-    files: Option<Files>,
+    files: Files,
+    has_standby: bool,
     /// Each epoch, and the last event that it took over.
     epochs: Vec<(String, i64)>,
 }
@@ -55,7 +57,23 @@ struct Standby {
     turn: Turn,
 }
 
+/// An empty database's file. Each life begins with it.
+static EMPTY: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let files = Files::in_memory();
+    let (migrated, copied) = (files.path(0), files.path(1));
+    drop(run(SqliteStore::open(&migrated.display().to_string())).expect("a new store"));
+    run(copy(&migrated, &copied));
+    fs::read(copied).expect("an empty database")
+});
+
 impl Files {
+    /// Returns a folder without a database, in memory where the machine has files there.
+    fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        Files { folder: folder.expect("a folder"), used: 1, made: 1, standby: None }
+    }
+
     fn path(&self, number: usize) -> PathBuf {
         self.folder.path().join(format!("{number}.db"))
     }
@@ -66,20 +84,26 @@ async fn connect(path: &Path) -> SqliteConnection {
     SqliteConnectOptions::new().filename(path).connect().await.expect("a database of this life")
 }
 
+/// Makes a file with what is in another.
+async fn copy(from: &Path, to: &Path) {
+    let mut on = connect(from).await;
+    let copy = sqlx::query("VACUUM INTO ?1").bind(to.display().to_string());
+    copy.execute(&mut on).await.expect("a copy");
+    on.close().await.expect("closed");
+}
+
 impl StoreServer {
-    /// Opens a store, in files if it has a standby.
+    /// Opens an empty store, which may have a standby.
     pub(crate) fn new(has_standby: bool) -> Self {
-        let memory = Path::new("/dev/shm");
-        let folder = || if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        let files = has_standby.then(|| Files { folder: folder().expect("a folder"), used: 1, made: 1, standby: None });
-        let url = files.as_ref().map_or("sqlite::memory:".to_owned(), |files| files.path(1).display().to_string());
-        let store = run(SqliteStore::open(&url)).expect("a new store");
+        let files = Files::in_memory();
+        fs::write(files.path(1), &*EMPTY).expect("a copy of an empty database");
+        let store = run(SqliteStore::open(&files.path(1).display().to_string())).expect("a new store");
         let epochs = vec![(epoch(&store), 0)];
-        StoreServer(Mutex::new(Served { store: Arc::new(store), turn: None, term: 0, files, epochs }))
+        StoreServer(Mutex::new(Served { store: Arc::new(store), turn: None, term: 0, files, has_standby, epochs }))
     }
 
     pub(crate) fn has_standby(&self) -> bool {
-        common::lock(&self.0).files.is_some()
+        common::lock(&self.0).has_standby
     }
 
     /// Returns the store in use.
@@ -99,27 +123,28 @@ impl StoreServer {
     /// From now on the standby receives nothing more.
     pub(crate) fn copy(&self) {
         let mut served = common::lock(&self.0);
-        let (turn, Some(files)) = (served.turn.clone(), &mut served.files) else { return };
+        if !served.has_standby {
+            return;
+        }
+        let Served { turn, files, .. } = &mut *served;
         // One that lagged is rebuilt.
-        files.standby = Some(Standby { turn });
+        files.standby = Some(Standby { turn: turn.clone() });
         files.made += 1;
         let (from, to) = (files.path(files.used), files.path(files.made));
-        run(async {
-            let mut on = connect(&from).await;
-            let copy = sqlx::query("VACUUM INTO ?1").bind(to.display().to_string());
-            copy.execute(&mut on).await.expect("a copy");
-            on.close().await.expect("closed");
-        });
+        run(copy(&from, &to));
     }
 
     /// The standby is promoted. If it did not lag, it has everything. It begins an epoch unless it `keeps_epoch`.
     pub(crate) fn fail_over(&self, keeps_epoch: bool) {
-        let lags = common::lock(&self.0).files.as_ref().is_some_and(|files| files.standby.is_some());
+        let lags = common::lock(&self.0).files.standby.is_some();
         if !lags {
             self.copy();
         }
         let mut served = common::lock(&self.0);
-        let Some(files) = &mut served.files else { return };
+        if !served.has_standby {
+            return;
+        }
+        let files = &mut served.files;
         files.used = files.made;
         let (path, turn) = (files.path(files.used), files.standby.take().and_then(|standby| standby.turn));
         run(async {
