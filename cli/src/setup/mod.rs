@@ -24,7 +24,8 @@ use crate::usage::Usage;
 /// Prints or applies the users and rights that schedulers and workers need at a server
 ///
 /// Prints commands for the server's own tool, with a user for one role: what the role needs, and nothing else. With --apply it executes
-/// them over an administrator's URL instead. Both may be repeated: an existing user gets these rights and this password.
+/// them over an administrator's URL instead. Both may be repeated: an existing user gets these rights and a new password, or keeps its own
+/// with --keep-password.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     feedfleet setup redis --role worker                      for redis-cli\n  \
@@ -59,6 +60,10 @@ pub(crate) struct SetupArgs {
     /// File with the user's password; `-` reads standard input [default: a random password]
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
+
+    /// The user exists and keeps its password: only its rights are set
+    #[arg(long, conflicts_with = "password_file")]
+    keep_password: bool,
 
     /// The workers have secrets.key: at RabbitMQ they also receive the jobs that need a feed's login
     #[arg(long)]
@@ -111,18 +116,25 @@ pub(crate) async fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
             Server::Rabbitmq => rabbitmq::apply(&config, &user, args.vhost.as_deref(), url).await?,
         }
         setup.settings.iter().try_for_each(|setting| output::line(setting))?;
-        note!("user {} has the rights of a {}; the lines above are its settings", user.name, user.role.name());
+        let rest = if args.keep_password { " and keeps its password" } else { "; the lines above are its settings" };
+        note!("user {} has the rights of a {}{rest}", user.name, user.role.name());
     } else {
         output::line(&setup.commands)?;
         note!("{}", setup.paste);
-        note!("then for each {}, with the server's own host:", user.role.name());
-        setup.settings.iter().for_each(|setting| note!("{setting}"));
+        if !setup.settings.is_empty() {
+            note!("then for each {}, with the server's own host:", user.role.name());
+            setup.settings.iter().for_each(|setting| note!("{setting}"));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn password(args: &SetupArgs) -> anyhow::Result<ServerPassword> {
-    let Some(file) = &args.password_file else { return Ok(ServerPassword::random()) };
+/// Returns the password to set; `None` if the user keeps its own.
+fn password(args: &SetupArgs) -> anyhow::Result<Option<ServerPassword>> {
+    if args.keep_password {
+        return Ok(None);
+    }
+    let Some(file) = &args.password_file else { return Ok(Some(ServerPassword::random())) };
     let text = if file.as_os_str() == "-" {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context("cannot read the password from standard input")?;
@@ -130,5 +142,5 @@ fn password(args: &SetupArgs) -> anyhow::Result<ServerPassword> {
     } else {
         std::fs::read_to_string(file).with_context(|| format!("cannot read the password file {}", file.display()))?
     };
-    ServerPassword::read(text.trim_end()).map_err(|error| anyhow!(Usage(error.to_string())))
+    ServerPassword::read(text.trim_end()).map(Some).map_err(|error| anyhow!(Usage(error.to_string())))
 }

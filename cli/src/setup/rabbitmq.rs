@@ -18,23 +18,24 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) fn setup(config: &Config, user: &User, vhost: Option<&str>) -> anyhow::Result<Setup> {
     let (vhost, name) = (vhost_of(config, vhost)?, &user.name);
     let Rights { configure, write, read } = rights(config, user);
-    let mut lines = vec![
-        // In a variable, not as an argument: arguments are listed among processes. `printf` is the shell's own.
-        format!("password='{}'", user.password.reveal()),
-    ];
+    let mut lines = Vec::new();
     if vhost != "/" {
         lines
             .push(format!("rabbitmqctl list_vhosts --silent | grep -qxF '{vhost}' || rabbitmqctl add_vhost '{vhost}'"));
     }
-    lines.push(format!(
-        "printf '%s\\n' \"$password\" | rabbitmqctl add_user '{name}' || printf '%s\\n' \"$password\" | rabbitmqctl change_password '{name}'"
-    ));
+    if let Some(password) = &user.password {
+        // In a variable, not as an argument: arguments are listed among processes. `printf` is the shell's own.
+        lines.push(format!("password='{}'", password.reveal()));
+        lines.push(format!(
+            "printf '%s\\n' \"$password\" | rabbitmqctl add_user '{name}' || printf '%s\\n' \"$password\" | rabbitmqctl change_password '{name}'"
+        ));
+    }
     lines.push(format!("rabbitmqctl set_user_tags '{name}'"));
     lines.push(format!("rabbitmqctl set_permissions -p '{vhost}' '{name}' '{configure}' '{write}' '{read}'"));
     let path = if vhost == "/" { "%2f" } else { vhost.as_str() };
-    let settings = vec![setting(&config.queue.url, "FEEDFLEET_QUEUE__URL", user, "amqps", path)];
+    let setting = setting(&config.queue.url, "FEEDFLEET_QUEUE__URL", user, "amqps", path);
     let paste = "paste these commands into a shell at a node of the broker, as a user who may call rabbitmqctl";
-    Ok(Setup { paste, commands: lines.join("\n"), settings })
+    Ok(Setup { paste, commands: lines.join("\n"), settings: setting.into_iter().collect() })
 }
 
 pub(super) async fn apply(config: &Config, user: &User, vhost: Option<&str>, url: &str) -> anyhow::Result<()> {
@@ -51,10 +52,12 @@ pub(super) async fn apply(config: &Config, user: &User, vhost: Option<&str>, url
     if vhost != "/" {
         put(&http, &base, &["vhosts", &vhost], &json!({})).await?;
     }
-    let password = json!({
-        "password_hash": user.password.rabbitmq_hash(), "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": "",
-    });
-    put(&http, &base, &["users", &user.name], &password).await?;
+    if let Some(password) = &user.password {
+        let password = json!({
+            "password_hash": password.rabbitmq_hash(), "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": "",
+        });
+        put(&http, &base, &["users", &user.name], &password).await?;
+    }
     let permissions = json!({ "configure": configure, "write": write, "read": read });
     put(&http, &base, &["permissions", &vhost, &user.name], &permissions).await
 }

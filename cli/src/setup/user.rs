@@ -24,7 +24,8 @@ impl Role {
 pub(super) struct User {
     pub(super) role: Role,
     pub(super) name: String,
-    pub(super) password: ServerPassword,
+    /// None: it is there and keeps its own.
+    pub(super) password: Option<ServerPassword>,
     /// It may receive jobs with logins.
     pub(super) logins: bool,
 }
@@ -57,9 +58,9 @@ pub(super) fn is_server(url: &str) -> bool {
 }
 
 /// Returns the setting for a role: the configured URL with this user and path in it, or one with `HOST` where nothing
-/// is configured.
-pub(super) fn setting(configured: &str, variable: &str, user: &User, scheme: &str, path: &str) -> String {
-    let login = format!("{}:{}", user.name, user.password.reveal());
+/// is configured. None if the user keeps its password, which is not known here.
+pub(super) fn setting(configured: &str, variable: &str, user: &User, scheme: &str, path: &str) -> Option<String> {
+    let login = format!("{}:{}", user.name, user.password.as_ref()?.reveal());
     let known = is_server(configured).then(|| common::config::hosts_of(configured)).flatten();
     let (scheme, hosts, query) = match known {
         Some((before, hosts, after)) => {
@@ -68,17 +69,15 @@ pub(super) fn setting(configured: &str, variable: &str, user: &User, scheme: &st
         }
         None => (scheme, "HOST".to_owned(), ""),
     };
-    format!("{variable}={scheme}://{login}@{hosts}/{path}{query}")
+    Some(format!("{variable}={scheme}://{login}@{hosts}/{path}{query}"))
 }
 
 /// Returns the settings of both Redis servers, which may be one.
 pub(super) fn redis_settings(config: &Config, user: &User) -> Vec<String> {
     let of = |url: &str, variable| setting(url, variable, user, "redis", path_of(url).unwrap_or_default());
     let gate = of(&config.gate.url, "FEEDFLEET_GATE__URL");
-    match user.role {
-        Role::Scheduler => vec![gate, of(&config.schedule.url, "FEEDFLEET_SCHEDULE__URL")],
-        Role::Worker => vec![gate],
-    }
+    let schedule = of(&config.schedule.url, "FEEDFLEET_SCHEDULE__URL").filter(|_| user.role == Role::Scheduler);
+    gate.into_iter().chain(schedule).collect()
 }
 
 #[cfg(test)]
@@ -87,9 +86,9 @@ mod tests {
 
     #[test]
     fn a_setting_is_the_configured_url_with_the_user_in_place_of_another() {
-        let password = ServerPassword::read("0123456789abcdef").unwrap();
+        let password = Some(ServerPassword::read("0123456789abcdef").unwrap());
         let user = User { role: Role::Worker, name: "w".into(), password, logins: false };
-        let of = |url: &str, path| setting(url, "URL", &user, "amqps", path);
+        let of = |url: &str, path| setting(url, "URL", &user, "amqps", path).unwrap();
         assert_eq!(of("memory:", "%2f"), "URL=amqps://w:0123456789abcdef@HOST/%2f");
         assert_eq!(
             of("amqp://guest:guest@a:5672,b:5673/old?heartbeat=9", "new"),

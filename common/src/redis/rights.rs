@@ -3,7 +3,7 @@
 //! Workers reach the keys of the host gate and no others, with the commands of the gate's scripts and no others: Redis checks both inside
 //! of scripts as well. Schedulers reach the schedule's keys too.
 
-use ::redis::{Client, RedisError};
+use ::redis::{Client, ErrorKind, RedisError};
 
 use super::cluster::all_addresses;
 use crate::config::{ServerConfig, hosts_of};
@@ -88,11 +88,30 @@ async fn nodes(seed: &str) -> Result<Vec<String>, RedisError> {
     Ok(all_addresses(&client.get_connection_info().addr().to_string(), &answer, by_name))
 }
 
-/// Sets a user at the server of this administrator's URL: on, with this hash as its only password and these rules.
-pub async fn set_user(url: &str, user: &str, hash: &str, rules: &[String]) -> Result<Kept, RedisError> {
+/// Returns the rules of `ACL SETUSER` that make a user as described: on, with these rights only, and with this hash as its only
+/// password. Without a hash it keeps its passwords.
+pub fn user_rules(hash: Option<&str>, rights: &[String]) -> Vec<String> {
+    let first = match hash {
+        Some(hash) => vec!["reset".to_owned(), format!("#{hash}")],
+        None => ["resetkeys", "resetchannels", "-@all"].map(str::to_owned).to_vec(),
+    };
+    first.into_iter().chain(["on".to_owned()]).chain(rights.iter().cloned()).collect()
+}
+
+/// Sets a user at the server of this administrator's URL, see [`user_rules`].
+///
+/// Without a hash it must be there: Redis would make one that nobody can use.
+pub async fn set_user(url: &str, user: &str, hash: Option<&str>, rights: &[String]) -> Result<Kept, RedisError> {
     let mut connection = Client::open(url)?.get_multiplexed_async_connection().await?;
+    if hash.is_none() {
+        let known: Option<::redis::Value> =
+            ::redis::cmd("ACL").arg("GETUSER").arg(user).query_async(&mut connection).await?;
+        if known.is_none() {
+            return Err((ErrorKind::Client, "there is no such user, so it has no password to keep").into());
+        }
+    }
     let mut set = ::redis::cmd("ACL");
-    set.arg("SETUSER").arg(user).arg("reset").arg("on").arg(format!("#{hash}")).arg(rules);
+    set.arg("SETUSER").arg(user).arg(user_rules(hash, rights));
     let () = set.query_async(&mut connection).await?;
     for save in [["ACL", "SAVE"], ["CONFIG", "REWRITE"]] {
         let saved: Result<(), RedisError> = ::redis::cmd(save[0]).arg(save[1]).query_async(&mut connection).await;

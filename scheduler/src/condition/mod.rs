@@ -1,5 +1,6 @@
 //! The condition of the fleet: what its loops measure and take into account, beside the feeds themselves.
 
+pub mod dispatching;
 pub mod failure_log;
 pub mod gate;
 pub mod job_proofs;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use common::config::Config;
 
+use dispatching::Dispatching;
 use gate::GateState;
 use job_proofs::JobProofs;
 use live_config::LiveConfig;
@@ -45,6 +47,8 @@ pub struct Condition {
     pub price: Price,
     /// How loaded the fleet is.
     pub load: Load,
+    /// Whether due feeds can be dispatched.
+    pub dispatching: Dispatching,
     /// Whether reports can be stored.
     pub storing: Storing,
     /// Whether failures are those of our own network.
@@ -73,6 +77,7 @@ impl Condition {
             tokens: Arc::new(Tokens::of(config)),
             price: Price::new(config),
             load: Load::default(),
+            dispatching: Dispatching::default(),
             storing: Storing::default(),
             our_fault: OurFault::default(),
             refusals: Refusals::default(),

@@ -124,7 +124,9 @@ impl Dispatcher {
                 paused_checked = now;
             }
             let room = self.condition.our_fault.room(pace.room(now, schedulers), now);
-            let wait = match dispatching.note(self.round_on_time(clock, room).await) {
+            let round = self.round_on_time(clock, room).await;
+            self.condition.dispatching.note(&round);
+            let wait = match dispatching.note(round) {
                 Some(round) => {
                     pace.spend(round.published);
                     self.condition.our_fault.spend(round.published);

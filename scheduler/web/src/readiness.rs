@@ -36,6 +36,9 @@ impl Readiness {
         if let Some(why) = ops.condition.storing.trouble() {
             return Err(format!("reports cannot be stored, and nothing more is fetched meanwhile: {why}"));
         }
+        if let Some(why) = ops.condition.dispatching.trouble() {
+            return Err(format!("due feeds cannot be dispatched: {why}"));
+        }
         self.has_been.store(true, Ordering::Relaxed);
         Ok(())
     }

@@ -145,12 +145,13 @@ async fn users(servers: &Servers, namespace: &str) -> Users {
     let made = |server: &str, arguments: &[&str]| {
         let arguments = [&[server][..], arguments].concat();
         let printed = setup(servers, namespace, &arguments, None);
-        // Pasted twice, the same is there.
-        for _ in 0..2 {
+        let keeps = setup(servers, namespace, &[&arguments[..], &["--keep-password"]].concat(), None);
+        // Pasted twice, the same is there, and rights set again leave the password.
+        for commands in [&printed.commands, &printed.commands, &keeps.commands] {
             let said = match server {
-                "redis" => paste(&mut redis(), &printed.commands),
-                "rabbitmq" => paste(&mut with_rabbitmqctl(servers, folder.path()), &printed.commands),
-                _ => paste(Command::new("psql").args(["-v", "ON_ERROR_STOP=1", &servers.postgres]), &printed.commands),
+                "redis" => paste(&mut redis(), commands),
+                "rabbitmq" => paste(&mut with_rabbitmqctl(servers, folder.path()), commands),
+                _ => paste(Command::new("psql").arg(&servers.postgres), commands),
             };
             assert!(server != "redis" || said.trim() == "OK", "{said}");
         }
@@ -434,8 +435,11 @@ async fn setup_applies_the_same_users_over_administrators_urls() {
     let applied = |server: &str, arguments: &[&str], admin: &str| {
         let arguments = [&[server][..], arguments].concat();
         setup(&servers, &namespace, &arguments, Some(admin));
-        // The second password counts.
-        setup(&servers, &namespace, &arguments, Some(admin))
+        // The second password counts, and a third call keeps it.
+        let second = setup(&servers, &namespace, &arguments, Some(admin));
+        let third = setup(&servers, &namespace, &[&arguments[..], &["--keep-password"]].concat(), Some(admin));
+        assert_eq!(third.settings, "");
+        second
     };
     let redis = applied("redis", &worker, &servers.redis).setting("FEEDFLEET_GATE__URL");
     let mut connection = redis::Client::open(redis).unwrap().get_multiplexed_async_connection().await.unwrap();

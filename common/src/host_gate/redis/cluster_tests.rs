@@ -199,7 +199,7 @@ async fn a_worker_with_the_printed_rights_does_its_work_over_a_cluster_and_nothi
     // Of "secret".
     let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
     for node in &nodes {
-        rights::set_user(node, "worker", hash, &rights::of_worker("lost")).await.unwrap();
+        rights::set_user(node, "worker", Some(hash), &rights::of_worker("lost")).await.unwrap();
     }
     let url = cluster.url().replace("redis-cluster://", "redis-cluster://worker:secret@");
     let open = |namespace| RedisGate::new(RedisServer::connect(&ServerConfig::at(&url), namespace).unwrap(), FETCH);

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 use super::error::BrokerError;
 use super::link::View;
+use super::missing_right::MissingRight;
 use super::session::Session;
 use super::tags::Settling;
 use super::topology::Topology;
@@ -92,6 +93,7 @@ struct Inbox {
     /// The channel in use, or the last one.
     session: Mutex<Option<Arc<Session>>>,
     count: AtomicUsize,
+    missing_right: MissingRight,
 }
 
 impl Receiving {
@@ -121,6 +123,11 @@ impl Receiving {
     /// Returns the number of messages that arrived and were not taken yet.
     pub(super) fn waiting(&self) -> usize {
         self.inbox.count.load(Ordering::Relaxed)
+    }
+
+    /// Returns an error if this process's user may not receive.
+    pub(super) fn check(&self) -> Result<(), BrokerError> {
+        self.inbox.missing_right.check()
     }
 
     /// Receives no more, and returns messages that were not taken. Those that were taken can still be acked.
@@ -297,6 +304,7 @@ impl Pump {
                 opened = self.open() => opened,
                 () = self.quieted() => return,
             };
+            self.inbox.missing_right.note(&opened);
             match opened {
                 Ok((session, consumer)) => {
                     failing = false;

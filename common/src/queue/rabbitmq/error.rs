@@ -1,6 +1,9 @@
 //! What goes wrong between us and the broker, in words for the person who reads the log.
 
+use lapin::protocol::AMQPSoftError;
+
 use super::super::QueueError;
+use super::topology::soft_error;
 
 /// The source of a [`QueueError::Backend`] of this implementation.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -42,6 +45,15 @@ pub(super) enum BrokerError {
 }
 
 impl BrokerError {
+    /// Returns whether the user may not do this.
+    pub(super) fn is_missing_right(&self) -> bool {
+        match self {
+            BrokerError::Client(error) => soft_error(error) == Some(AMQPSoftError::ACCESSREFUSED),
+            BrokerError::Undeclared(_) => true,
+            _ => false,
+        }
+    }
+
     /// As the seam's error, with what was being attempted.
     pub(super) fn while_doing(self, action: &'static str) -> QueueError {
         match self {

@@ -17,6 +17,7 @@ mod error;
 mod exchange;
 mod herald;
 mod link;
+mod missing_right;
 mod publisher;
 mod rights;
 mod session;
@@ -288,7 +289,10 @@ impl<T: Message> Queue<T> for RabbitQueue<T> {
     }
 
     async fn check(&self) -> Result<(), QueueError> {
-        self.halves.control.check().await.map_err(|trouble| trouble.while_doing("be reached"))
+        let halves = &self.halves;
+        halves.control.check().await.map_err(|trouble| trouble.while_doing("be reached"))?;
+        let (published, received) = (halves.publisher.missing_right.check(), halves.receiving.check());
+        published.and(received).map_err(|refusal| refusal.while_doing("be used with this user's rights"))
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 use super::error::BrokerError;
 use super::link::{Live, View};
+use super::missing_right::MissingRight;
 use super::topology::Topology;
 
 /// The limit of unconfirmed messages in flight: memory is bounded whatever the broker does.
@@ -43,13 +44,14 @@ pub(super) struct Publisher {
     failure: Mutex<Option<BrokerError>>,
     /// One at a time opens a channel.
     opening: tokio::sync::Mutex<()>,
+    pub(super) missing_right: MissingRight,
 }
 
 impl Publisher {
     pub(super) fn new(view: View, topology: Topology, limit: Duration) -> Self {
         let window = Arc::new(Semaphore::new(WINDOW_KB as usize));
-        let (open, failure, opening) = Default::default();
-        Publisher { view, topology, limit, window, open, failure, opening }
+        let (open, failure, opening, missing_right) = Default::default();
+        Publisher { view, topology, limit, window, open, failure, opening, missing_right }
     }
 
     /// Publishes a message and waits until the broker has it safe.
@@ -61,7 +63,10 @@ impl Publisher {
             match self.publish_once(&bytes, deadline).await {
                 // Certainly not taken, so it cannot come twice. A quorum queue that is busy with itself refuses.
                 Err(BrokerError::Refused) if Instant::now() < deadline => tokio::time::sleep(backoff.delay()).await,
-                published => return published,
+                published => {
+                    self.missing_right.note(&published);
+                    return published;
+                }
             }
         }
     }

@@ -156,7 +156,7 @@ impl Topology {
 }
 
 /// Returns what the broker closed the channel for.
-fn soft_error(error: &lapin::Error) -> Option<AMQPSoftError> {
+pub(super) fn soft_error(error: &lapin::Error) -> Option<AMQPSoftError> {
     match error.kind() {
         ErrorKind::ProtocolError(refusal) => match refusal.kind() {
             AMQPErrorKind::Soft(soft) => Some(soft.clone()),

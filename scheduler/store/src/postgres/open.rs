@@ -139,10 +139,17 @@ async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<
     }
     if found < known {
         // A role that may not create schemas may own one: IF NOT EXISTS would be refused anyway.
-        let exists = sqlx::query_scalar("SELECT to_regnamespace($1) IS NOT NULL").bind(schema).fetch_one(&mut on).await;
-        if !exists.map_err(StoreError::on(ACTION))? {
-            let create = AssertSqlSafe(format!("CREATE SCHEMA {schema}"));
-            on.execute(create).await.map_err(StoreError::on("create its schema"))?;
+        match owner(&mut on, namespace).await.map_err(StoreError::on(ACTION))? {
+            None => {
+                let create = AssertSqlSafe(format!("CREATE SCHEMA {schema}"));
+                on.execute(create).await.map_err(StoreError::on("create its schema"))?;
+            }
+            // An administrator migrates, after a restore for example: the new tables are to be the schedulers'.
+            Some(Owner { name, may_act: true }) => {
+                let act = AssertSqlSafe(format!("SET ROLE {name}"));
+                on.execute(act).await.map_err(StoreError::on("act as the owner of its schema"))?;
+            }
+            Some(_) => {}
         }
         // Ours is of one namespace, theirs of the whole database.
         let migrations = migrations.set_locking(false);
@@ -151,6 +158,24 @@ async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<
     }
     search::make_index(&mut on).await.map_err(StoreError::on("make the index for searches"))?;
     on.close().await.map_err(StoreError::on(ACTION))
+}
+
+/// Who owns the schema.
+#[derive(sqlx_macros::FromRow)]
+struct Owner {
+    /// The role, as it is written in a statement.
+    name: String,
+    /// It is another role, and this one may act as it.
+    may_act: bool,
+}
+
+/// Returns the schema's owner; `None` when there is no schema.
+async fn owner(on: &mut PgConnection, namespace: &str) -> Result<Option<Owner>, sqlx::Error> {
+    let owner = sqlx::query_as(
+        "SELECT quote_ident(rolname) AS name, rolname <> CURRENT_USER AND pg_has_role(pg_roles.oid, 'MEMBER') AS may_act \
+         FROM pg_namespace JOIN pg_roles ON pg_roles.oid = nspowner WHERE nspname = $1",
+    );
+    owner.bind(namespace).fetch_optional(on).await
 }
 
 /// Returns the schema's version; 0 when there is none.

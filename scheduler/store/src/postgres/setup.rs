@@ -17,32 +17,38 @@ const HISTORY_FUNCTIONS: &str =
 pub struct SchedulerRole {
     /// The role's name.
     pub role: String,
-    /// Its password, or a verifier of it that the server stores as it is.
-    pub password: String,
+    /// Its password, or a verifier of it that the server stores as it is. None: the role is there and keeps its own.
+    pub password: Option<String>,
     /// The database; made if it is missing.
     pub database: String,
     /// The fleet's namespace, which is the name of the schema that the role owns.
     pub namespace: String,
 }
 
+/// What was done at a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The database has the extension for fast searches.
+    pub has_trigrams: bool,
+}
+
 impl SchedulerRole {
     /// Returns the statements for `psql`, run as an administrator.
     pub fn script(&self) -> String {
-        let [make, alter] = self.role_statements();
         let (name, database) = (literal(&self.database), identifier(&self.database));
         let create = literal(&format!("CREATE DATABASE {database}"));
-        let mut lines = vec![
-            format!("{make};"),
-            format!("{alter};"),
-            format!("SELECT {create} WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = {name}) \\gexec"),
-            format!("\\connect {database}"),
-        ];
-        lines.extend(self.grants().map(|grant| format!("{grant};")));
+        let mut lines = vec!["\\set ON_ERROR_STOP on".to_owned()];
+        lines.extend(self.role_statements().map(|statement| format!("{statement};")));
+        lines.push(format!(
+            "SELECT {create} WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = {name}) \\gexec"
+        ));
+        lines.push(format!("\\connect {database}"));
+        lines.extend(self.grants().into_iter().map(|grant| format!("{grant};")));
         lines.join("\n")
     }
 
     /// Does the same at the server of this administrator's URL, whichever database that names.
-    pub async fn apply(&self, url: &str) -> Result<(), StoreError> {
+    pub async fn apply(&self, url: &str) -> Result<Applied, StoreError> {
         const ACTION: &str = "be set up";
         let failed = StoreError::on;
         let options = PgConnectOptions::from_str(url).map_err(failed("read the administrator's URL"))?;
@@ -62,29 +68,71 @@ impl SchedulerRole {
         for grant in self.grants() {
             execute(&mut on, grant).await.map_err(failed("grant the role its rights"))?;
         }
-        on.close().await.map_err(failed(ACTION))
+        let has_trigrams = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm')");
+        let has_trigrams = has_trigrams.fetch_one(&mut on).await.map_err(failed(ACTION))?;
+        on.close().await.map_err(failed(ACTION))?;
+        Ok(Applied { has_trigrams })
     }
 
-    fn role_statements(&self) -> [String; 2] {
-        let (role, password) = (identifier(&self.role), literal(&self.password));
-        [
-            format!("DO $$ BEGIN CREATE ROLE {role}; EXCEPTION WHEN duplicate_object THEN NULL; END $$"),
-            format!(
-                "ALTER ROLE {role} WITH LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS PASSWORD {password}"
-            ),
-        ]
+    fn role_statements(&self) -> impl Iterator<Item = String> {
+        let (role, name) = (identifier(&self.role), literal(&self.role));
+        let make = format!("DO $$ BEGIN CREATE ROLE {role}; EXCEPTION WHEN duplicate_object THEN NULL; END $$");
+        let password = self.password.as_deref().map(|password| format!(" PASSWORD {}", literal(password)));
+        // Only a superuser may name these attributes, even to take away what is not there.
+        let strip = format!(
+            "DO $$ BEGIN IF EXISTS (SELECT FROM pg_roles WHERE rolname = {name} AND \
+             (rolsuper OR rolcreatedb OR rolcreaterole OR rolreplication OR rolbypassrls)) THEN \
+             ALTER ROLE {role} NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS; END IF; END $$"
+        );
+        let login = format!("ALTER ROLE {role} WITH LOGIN{}", password.as_deref().unwrap_or_default());
+        password.is_some().then_some(make).into_iter().chain([login, strip])
     }
 
     /// Inside of the database. The role owns its schema, and may create nothing outside.
-    fn grants(&self) -> impl Iterator<Item = String> {
+    fn grants(&self) -> [String; 6] {
         let [role, database, schema] = [&self.role, &self.database, &self.namespace].map(|name| identifier(name));
         [
             format!("GRANT CONNECT ON DATABASE {database} TO {role}"),
-            "CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public".to_owned(),
+            // An administrator who is no superuser gives things to a role of which it is a member.
+            format!(
+                "DO $$ BEGIN IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = CURRENT_USER) THEN \
+                 GRANT {role} TO CURRENT_USER; END IF; END $$"
+            ),
             format!("CREATE SCHEMA IF NOT EXISTS {schema} AUTHORIZATION {role}"),
+            self.ownership(),
             format!("GRANT EXECUTE ON FUNCTION {HISTORY_FUNCTIONS} TO {role}"),
+            "DO $$ BEGIN CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public; EXCEPTION WHEN OTHERS THEN \
+             RAISE WARNING 'searches for feeds are slow without the extension pg_trgm: %', SQLERRM; END $$"
+                .to_owned(),
         ]
-        .into_iter()
+    }
+
+    /// What an administrator made in the schema, by a migration or from a backup, is the role's from now on. A schema of another role
+    /// stays that role's, and this role acts as the other: two can alternate while a password changes.
+    fn ownership(&self) -> String {
+        let (role, name) = (identifier(&self.role), literal(&self.role));
+        let (schema, namespace) = (identifier(&self.namespace), literal(&self.namespace));
+        let owned = |kind: &str, what: &str, catalog: &str, is: &str| {
+            format!(
+                "SELECT '{kind} ' || {catalog}.oid::{what} FROM {catalog} JOIN pg_roles ON pg_roles.oid = {is}owner \
+                 JOIN pg_namespace ON pg_namespace.oid = {is}namespace \
+                 WHERE nspname = {namespace} AND rolname <> owner AND (rolsuper OR rolcreaterole)"
+            )
+        };
+        let tables = owned("TABLE", "regclass", "pg_class", "rel");
+        let functions = owned("FUNCTION", "regprocedure", "pg_proc", "pro");
+        format!(
+            "DO $$ DECLARE owner text := {name}; other record; made text; BEGIN \
+             SELECT rolname, rolsuper, rolcreaterole INTO other FROM pg_namespace JOIN pg_roles ON pg_roles.oid = nspowner \
+             WHERE nspname = {namespace}; \
+             IF other.rolsuper THEN ALTER SCHEMA {schema} OWNER TO {role}; \
+             ELSIF other.rolname <> owner AND other.rolcreaterole THEN ALTER SCHEMA {schema} OWNER TO {role}; \
+             EXECUTE format('GRANT {role} TO %I', other.rolname); \
+             ELSIF other.rolname <> owner THEN owner := other.rolname; EXECUTE format('GRANT %I TO {role}', owner); \
+             EXECUTE format('ALTER ROLE {role} SET role = %I', owner); END IF; \
+             FOR made IN {tables} AND relkind = 'r' UNION ALL {functions} \
+             LOOP EXECUTE format('ALTER %s OWNER TO %I', made, owner); END LOOP; END $$"
+        )
     }
 }
 
@@ -108,7 +156,7 @@ mod tests {
     fn names_cannot_leave_their_quotes() {
         let role = SchedulerRole {
             role: "a\"; DROP ROLE b; --".into(),
-            password: "it's".into(),
+            password: Some("it's".into()),
             database: "d\"b'".into(),
             namespace: "fleet".into(),
         };

@@ -289,6 +289,10 @@ async fn the_fleet_tells_its_numbers_and_its_health() {
     assert_eq!(unready.status, 503);
     assert!(unready.body["error"].as_str().unwrap().ends_with(": the disk is full"), "{}", unready.body);
     fleet.ops.condition.storing.recovered();
+    fleet.ops.condition.dispatching.note(&Err::<(), _>(std::io::Error::other("NOPERM")));
+    assert_eq!(fleet.get("/readyz").await.body["error"], "due feeds cannot be dispatched: NOPERM");
+    fleet.ops.condition.dispatching.note(&Ok::<(), std::io::Error>(()));
+    assert_eq!(fleet.get("/readyz").await.status, 200);
     let metrics = fleet.get("/metrics").await.body;
     assert!(metrics.as_str().unwrap().contains("feedfleet_polls_total{outcome=\"modified\"} 0"));
 }

@@ -135,6 +135,47 @@ async fn the_roles_work_with_their_rights_alone_and_a_worker_can_do_nothing_else
 }
 
 #[tokio::test]
+async fn a_right_that_is_missing_is_reported_until_it_is_there() {
+    let own = OwnBroker::start().await;
+    permitted(&own, "s", &Rights::of_scheduler("fleet")).await;
+    let none = Rights { write: "^$".into(), read: "^$".into(), ..Rights::of_worker("fleet", false) };
+    permitted(&own, "w", &none).await;
+    let metrics = Metrics::new();
+    let schedulers = patient(&as_user(&own, "s"), "fleet", &metrics);
+    schedulers.queue::<FetchJob>(PREFETCH).publish(&[conformance::job(1)]).await.unwrap();
+    schedulers.queue::<FetchReport>(PREFETCH).depth().await.unwrap();
+    let worker = patient(&as_user(&own, "w"), "fleet", &metrics).declaring_nothing();
+    let (jobs, reports) = (worker.queue::<FetchJob>(PREFETCH), worker.queue::<FetchReport>(PREFETCH));
+    for ready in [jobs.check().await, reports.check().await] {
+        ready.unwrap();
+    }
+    reports.publish(&[conformance::report(1)]).await.unwrap_err();
+    let granted = async {
+        while jobs.check().await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        for refusal in [jobs.check().await, reports.check().await] {
+            let why = crate::causes::causes(&refusal.unwrap_err());
+            assert!(why.contains("this user's rights") && why.contains("fleet."), "{why}");
+        }
+        let all = Rights::of_worker("fleet", false);
+        own.control(&["set_permissions", "-p", "/", "w", &all.configure, &all.write, &all.read]).await;
+    };
+    let (delivery, ()) = tokio::join!(async { jobs.receive().await.unwrap() }, granted);
+    assert_eq!(delivery.items, [conformance::job(1)]);
+    delivery.ack().await.unwrap();
+    while reports.publish(&[conformance::report(1)]).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for ready in [jobs.check().await, reports.check().await] {
+        ready.unwrap();
+    }
+    for broker in [worker, schedulers] {
+        broker.close().await;
+    }
+}
+
+#[tokio::test]
 async fn a_worker_publishes_as_before_while_only_schedulers_of_an_earlier_version_declare() {
     let earlier = TestQueue::<FetchReport>::make().await;
     // As the version before declares them: both queues, and no exchange.

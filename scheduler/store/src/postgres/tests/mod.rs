@@ -6,6 +6,7 @@ mod faults;
 mod leases;
 mod own;
 mod proxies;
+mod roles;
 mod schema;
 mod tls;
 

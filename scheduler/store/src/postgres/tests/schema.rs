@@ -18,7 +18,6 @@ use crate::postgres::PostgresStore;
 use crate::postgres::audit::PRUNE as PRUNE_AUDIT;
 use crate::postgres::events::STATEMENTS;
 use crate::postgres::list::{ALONG_INDEXES, View, bound};
-use crate::postgres::setup::SchedulerRole;
 use crate::statement::Statement;
 use crate::testing::{Schema, url};
 use crate::{Events, Feeds, Upkeep};
@@ -90,40 +89,6 @@ async fn events_that_another_history_of_the_server_numbered_begin_a_new_epoch() 
     let second = epoch().await;
     assert_ne!(second, first);
     assert_eq!(epoch().await, second);
-}
-
-#[tokio::test]
-async fn a_server_whose_timeline_may_not_be_read_is_reported_and_the_setup_grants_that() {
-    let name = Schema::default().0.clone();
-    let role = SchedulerRole {
-        role: name.clone(),
-        password: "known".into(),
-        database: name.clone(),
-        namespace: "feedfleet".into(),
-    };
-    role.apply(&url()).await.unwrap();
-    let ours: PgConnectOptions = url().parse::<PgConnectOptions>().unwrap().database(&name);
-    let mut on = ours.connect().await.unwrap();
-    let theirs = ours.username(&name).password("known").to_url_lossy();
-    let reason = async || {
-        let store = PostgresStore::open(&ServerConfig::at(theirs.as_str()), "feedfleet").await.unwrap();
-        let stats = store.stats(SystemClock.now()).await.unwrap();
-        store.close().await;
-        stats.timeline_unreadable
-    };
-    // A hardened server; rights on functions are those of this database.
-    on.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC").await.unwrap();
-    assert_eq!(reason().await, None, "the role has the right itself");
-    let revoke = format!("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM \"{name}\"");
-    on.execute(AssertSqlSafe(revoke)).await.unwrap();
-    let why = reason().await.expect("it cannot be read");
-    assert!(why.contains("pg_control_system"), "{why}");
-    role.apply(&url()).await.unwrap();
-    assert_eq!(reason().await, None);
-    on.close().await.unwrap();
-    let mut on = PgConnection::connect(&url()).await.unwrap();
-    on.execute(AssertSqlSafe(format!("DROP DATABASE \"{name}\" WITH (FORCE)"))).await.unwrap();
-    on.execute(AssertSqlSafe(format!("DROP ROLE \"{name}\""))).await.unwrap();
 }
 
 #[tokio::test]
