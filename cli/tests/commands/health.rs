@@ -27,6 +27,19 @@ async fn another_program_is_said_to_be_one_without_its_page() {
     assert_eq!((ran.code, ran.out.as_str(), ran.err), (Some(1), "", expected));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_starts_is_waited_for() {
+    let origin = Origin::start().await.unwrap();
+    origin.set("/readyz", Script::status(503).then(Script::status(503)).then(Script::status(200)));
+    let server = origin.url("");
+    let waits = |time| run(&["health", "--ready", time, "--server", &server]);
+    let (ran, asked) = (waits("--wait=60s"), origin.requests("/readyz").len());
+    assert_eq!((ran.code, ran.out.as_str(), asked), (Some(0), "ready\n", 3), "{}", ran.err);
+    origin.set("/readyz", Script::status(503));
+    let ran = waits("--wait=1s");
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{}", ran.err);
+}
+
 #[test]
 fn a_worker_needs_no_token_to_be_asked_from_elsewhere_and_is_not_ready_without_its_servers() {
     let mut worker = command(&["worker", "--listen", "0.0.0.0:0"]);

@@ -29,15 +29,37 @@ const MAX_JUNK: usize = 64 * 1024;
 /// Longest name of a root element, prefix included, in bytes: further ones must not be read to their end at each `<`.
 const MAX_ROOT_NAME: usize = 32;
 
-/// Returns where the feed begins in a text, if there is one: at the first tag that only a feed begins with.
+/// What is no markup of the document: how it begins, and how it ends.
+const NO_MARKUP: [(&str, &str); 3] = [("<!--", "-->"), ("<script", "</script"), ("<style", "</style")];
+
+/// Returns where the feed begins in a text, if there is one: at the first tag that only a feed begins with. A page may mention
+/// such a tag in a comment or in a script.
 pub(super) fn feed_position(text: &str) -> Option<usize> {
     let head = &text[..text.floor_char_boundary(MAX_JUNK)];
-    head.match_indices('<').map(|(at, _)| at).find(|at| {
-        let name = &head[at + 1..];
-        let name = &name[..name.floor_char_boundary(MAX_ROOT_NAME + 1)];
+    let mut from = 0;
+    while let Some(at) = head[from..].find('<').map(|at| from + at) {
+        let rest = &head[at..];
+        if let Some((_, end)) = NO_MARKUP.iter().find(|(begin, _)| starts_with(rest, begin)) {
+            from = at + ends(rest, end)?;
+            continue;
+        }
+        let name = &rest[1..rest.floor_char_boundary(MAX_ROOT_NAME + 2)];
         let end = name.find(|c: char| c.is_whitespace() || matches!(c, '>' | '/')).unwrap_or(name.len());
-        end <= MAX_ROOT_NAME && dialect::kind(&name[..end]).is_some()
-    })
+        if end <= MAX_ROOT_NAME && dialect::kind(&name[..end]).is_some() {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+    None
+}
+
+fn starts_with(text: &str, begin: &str) -> bool {
+    text.as_bytes().get(..begin.len()).is_some_and(|bytes| bytes.eq_ignore_ascii_case(begin.as_bytes()))
+}
+
+/// Returns where the first `end` begins, in letters of any case.
+fn ends(text: &str, end: &str) -> Option<usize> {
+    text.as_bytes().windows(end.len()).position(|bytes| bytes.eq_ignore_ascii_case(end.as_bytes()))
 }
 
 /// A document that was rewritten.
@@ -248,6 +270,10 @@ mod tests {
         assert_eq!(feed_position("<atom:feed xmlns:atom='x'>"), Some(0));
         assert_eq!(feed_position("<html><feedback/><rssx></html>"), None);
         assert_eq!(feed_position("< rss"), None);
+        assert_eq!(feed_position("<!-- <rss> --><SCRIPT>'<rss>'</Script><style><feed></style><rss>"), Some(59));
+        for page in ["<html><!-- <rss> --></html>", "<html><script>x = '<rss>'</script></html>", "<!-- <rss>", "<Script><feed>"] {
+            assert_eq!(feed_position(page), None, "{page}");
+        }
     }
 
     #[test]
