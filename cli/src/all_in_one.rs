@@ -12,7 +12,6 @@ use anyhow::{Context, bail};
 use common::config::{Config, without_password};
 use common::input;
 use common::metrics::Metrics;
-use common::policy::Audience;
 use common::queue::Queue;
 use common::report::FetchReport;
 use common::secrets::Login;
@@ -257,15 +256,7 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
             Source::ByHand(url) => (&mut by_hand, url),
             Source::Imported(url) => (&mut imported, url),
         };
-        list.push(AddFeed {
-            url,
-            login,
-            audience: Audience::default(),
-            calm: Vec::new(),
-            private: false,
-            marks: Default::default(),
-            title: None,
-        });
+        list.push(AddFeed { login, ..AddFeed::of(url) });
     }
     let mut added = ops.add(&by_hand, None).await?;
     // With --once all are due now, whatever minute it is.

@@ -10,7 +10,6 @@ use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::{ExtraRequest, GateUpkeep, HostGate, Ticket};
 use common::job::FetchJob;
-use common::known::KnownEntries;
 use common::outcome::FailureKind;
 use common::report::Outcome;
 use common::secrets::Login;
@@ -84,27 +83,10 @@ pub(crate) async fn fetch(
     let request = ExtraRequest { host: &policy.key, limits: policy.limits, during: None, deadline };
     let Ok(permit) = gate.acquire_extra(&request, started).await? else { bail!("a new gate refuses a host") };
     let job = FetchJob {
-        feed: FeedId(0),
-        credentials: None,
-        version,
-        host: policy.key.clone(),
-        url,
-        ticket: Ticket(0),
-        expires: deadline,
         validators,
-        content_hash: None,
-        known: KnownEntries::default(),
-        wake_at: None,
-        head_first: None,
-        without_delta: false,
-        epochs: 0,
-        signed: false,
-        detour: None,
         search: true,
         subscribers,
-        pushed: None,
-        page: false,
-        mac: None,
+        ..FetchJob::of(FeedId(0), version, policy.key.clone(), url, Ticket(0), deadline)
     };
     let mut exchanges = Vec::new();
     let patience = config.fetch.timeout;

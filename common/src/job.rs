@@ -80,6 +80,33 @@ fn is_first_epoch(epochs: &u32) -> bool {
 }
 
 impl FetchJob {
+    /// Returns a job for a feed of which nothing else is known.
+    pub fn of(feed: FeedId, version: Version, host: HostKey, url: FeedUrl, ticket: Ticket, expires: Timestamp) -> Self {
+        FetchJob {
+            feed,
+            version,
+            url,
+            credentials: None,
+            host,
+            ticket,
+            expires,
+            validators: Validators::default(),
+            content_hash: None,
+            known: KnownEntries::default(),
+            wake_at: None,
+            head_first: None,
+            without_delta: false,
+            epochs: 0,
+            signed: false,
+            detour: None,
+            search: false,
+            subscribers: 0,
+            pushed: None,
+            page: false,
+            mac: None,
+        }
+    }
+
     /// Returns the version by which the host gate remembers what was started and reported.
     pub fn gate_version(&self) -> Version {
         self.version.in_epoch(self.epochs)

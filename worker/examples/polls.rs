@@ -83,27 +83,15 @@ async fn poller() -> anyhow::Result<Poller> {
 
 fn job(poller: &Poller, number: i64, url: FeedUrl) -> FetchJob {
     FetchJob {
-        credentials: None,
-        feed: FeedId(number),
-        version: Version(1),
-        host: poller.rules.get().for_url(url.as_url()).key,
-        url,
-        ticket: Ticket(0),
-        expires: Timestamp::EPOCH,
-        validators: common::document::Validators::default(),
-        content_hash: None,
-        known: common::known::KnownEntries::default(),
-        wake_at: None,
-        head_first: None,
-        without_delta: false,
-        epochs: 0,
-        signed: false,
-        detour: None,
-        search: false,
         subscribers: 3,
-        pushed: None,
-        page: false,
-        mac: None,
+        ..FetchJob::of(
+            FeedId(number),
+            Version(1),
+            poller.rules.get().for_url(url.as_url()).key,
+            url,
+            Ticket(0),
+            Timestamp::EPOCH,
+        )
     }
 }
 

@@ -18,27 +18,8 @@ use worker::own_holds::OwnHolds;
 fn job(rules: &HostRules, url: &str) -> FetchJob {
     let url: common::url::FeedUrl = url.parse().unwrap();
     FetchJob {
-        credentials: None,
-        feed: FeedId(1),
-        version: Version(1),
-        host: rules.for_url(url.as_url()).key,
-        url,
-        ticket: Ticket(0),
-        expires: Timestamp::MAX,
-        validators: common::document::Validators::default(),
-        content_hash: None,
-        known: common::known::KnownEntries::default(),
-        wake_at: None,
-        head_first: None,
-        without_delta: false,
-        epochs: 0,
-        signed: false,
-        detour: None,
-        search: false,
         subscribers: 1,
-        pushed: None,
-        page: false,
-        mac: None,
+        ..FetchJob::of(FeedId(1), Version(1), rules.for_url(url.as_url()).key, url, Ticket(0), Timestamp::MAX)
     }
 }
 

@@ -120,15 +120,7 @@ async fn listener(asked: Option<SocketAddr>) -> anyhow::Result<TcpListener> {
 async fn subscribe(ops: &Ops, internet: &Internet) -> anyhow::Result<Vec<FeedId>> {
     let mut feeds = Vec::with_capacity(internet.sites.len());
     for site in &internet.sites {
-        feeds.push(AddFeed {
-            url: site.url.parse()?,
-            audience: site.audience,
-            calm: Vec::new(),
-            private: false,
-            marks: Default::default(),
-            title: None,
-            login: None,
-        });
+        feeds.push(AddFeed { audience: site.audience, ..AddFeed::of(site.url.parse()?) });
     }
     // Multiples of the golden ratio are spread as evenly as possible, and identical in each run.
     let places: Vec<f64> = (0..feeds.len()).map(|number| (number as f64 * 0.618_034).fract()).collect();

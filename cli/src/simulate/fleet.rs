@@ -134,20 +134,7 @@ impl VirtualFleet {
             let category = category(&common::policy::Subject::new(audience, None));
             let host = self.dispatcher.rules.get().for_url(common::url::FeedUrl::as_url(&url)).key;
             let first_due = self.now.after(Duration::from_secs(3600).mul_f64(feed.seed));
-            feeds.push(NewFeed {
-                url,
-                credentials: None,
-                host,
-                audience,
-                calm: Vec::new(),
-                category,
-                private: false,
-                marks: Default::default(),
-                title: None,
-                by_hand: false,
-                hub: false,
-                first_due,
-            });
+            feeds.push(NewFeed { audience, ..NewFeed::of(host, url, category, first_due) });
             slots.push((first_due, Band::of(category, false)));
         }
         let added = self.store.add_feeds(&feeds, self.now).await?;

@@ -178,18 +178,13 @@ async fn seed(home: &Home, good: &[String], hostile: &[String], hostile_after: D
         let url: FeedUrl = url.parse().unwrap();
         let audience = Audience { subscribers, active_subscribers: subscribers, ..Audience::default() };
         NewFeed {
-            credentials: None,
-            host: rules.for_url(url.as_url()).key,
-            category: if subscribers > 1 { common::policy::Category::C } else { common::policy::Category::D },
-            url,
             audience,
-            calm: Vec::new(),
-            private: false,
-            marks: Default::default(),
-            title: None,
-            by_hand: false,
-            hub: false,
-            first_due: if subscribers > 1 { now } else { now.after(hostile_after) },
+            ..NewFeed::of(
+                rules.for_url(url.as_url()).key,
+                url,
+                if subscribers > 1 { common::policy::Category::C } else { common::policy::Category::D },
+                if subscribers > 1 { now } else { now.after(hostile_after) },
+            )
         }
     };
     let feeds: Vec<NewFeed> =

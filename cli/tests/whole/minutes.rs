@@ -80,15 +80,7 @@ async fn day(hot_minutes: bool) -> Day {
         let readers = if number % 3 == 0 { 30 } else { 5 };
         let audience = Audience { subscribers: readers, active_subscribers: readers, ..Audience::default() };
         let url = origin.url_on(usize::from(number), &path).parse().unwrap();
-        added.push(AddFeed {
-            url,
-            login: None,
-            audience,
-            calm: Vec::new(),
-            private: false,
-            marks: Default::default(),
-            title: None,
-        });
+        added.push(AddFeed { audience, ..AddFeed::of(url) });
         floors.insert(path, floor);
     }
     let mut config = config();
@@ -179,15 +171,7 @@ async fn no_poll_is_in_a_hot_minute_after_an_import_a_pause_or_a_restart() {
         origin.set(&path, Script::feed(Feed::rss().shown(60).pace(Pace::Random { mean, seed: number as u64 })));
         let url = origin.url_on(number, &path).parse().unwrap();
         let audience = Audience { subscribers: 5, active_subscribers: 5, ..Audience::default() };
-        added.push(AddFeed {
-            url,
-            login: None,
-            audience,
-            calm: Vec::new(),
-            private: false,
-            marks: Default::default(),
-            title: None,
-        });
+        added.push(AddFeed { audience, ..AddFeed::of(url) });
     }
     let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
     let mut fleet = Fleet::over(store, Arc::clone(&clock), Timestamp::EPOCH, config()).await;

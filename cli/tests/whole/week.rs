@@ -214,15 +214,7 @@ impl Fleet {
 
     async fn subscribe(&self, internet: &mut Internet) {
         let feeds: Vec<AddFeed> = (internet.feeds.iter())
-            .map(|(url, audience, _)| AddFeed {
-                login: None,
-                url: url.parse().unwrap(),
-                audience: *audience,
-                calm: Vec::new(),
-                private: false,
-                marks: Default::default(),
-                title: None,
-            })
+            .map(|(url, audience, _)| AddFeed { audience: *audience, ..AddFeed::of(url.parse().unwrap()) })
             .collect();
         let places: Vec<f64> = (0..feeds.len()).map(|number| number as f64 / feeds.len() as f64).collect();
         let added = self.add(&feeds, &places).await;

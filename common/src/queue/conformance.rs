@@ -9,7 +9,6 @@ use crate::document::Validators;
 use crate::host::HostKey;
 use crate::host_gate::Ticket;
 use crate::job::FetchJob;
-use crate::known::KnownEntries;
 use crate::report::{FetchReport, Outcome};
 use crate::time::Timestamp;
 use crate::url::{FeedId, FeedUrl, Version};
@@ -61,27 +60,15 @@ pub fn report(n: i64) -> FetchReport {
 /// Returns a job that differs by `n`.
 pub fn job(n: i64) -> FetchJob {
     FetchJob {
-        credentials: None,
-        feed: FeedId(n),
-        version: Version(0),
-        url: "http://example.com/".parse::<FeedUrl>().expect("a constant URL"),
-        host: HostKey::new("example.com:80"),
-        ticket: Ticket(1),
-        expires: Timestamp::from_millis(1000),
-        validators: Validators::default(),
-        content_hash: None,
-        known: KnownEntries::default(),
-        wake_at: None,
-        head_first: None,
-        without_delta: false,
-        epochs: 0,
-        signed: false,
-        detour: None,
-        search: false,
         subscribers: 1,
-        pushed: None,
-        page: false,
-        mac: None,
+        ..FetchJob::of(
+            FeedId(n),
+            Version(0),
+            HostKey::new("example.com:80"),
+            "http://example.com/".parse::<FeedUrl>().expect("a constant URL"),
+            Ticket(1),
+            Timestamp::from_millis(1000),
+        )
     }
 }
 

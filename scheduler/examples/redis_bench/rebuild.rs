@@ -9,7 +9,7 @@ use common::host::HostKey;
 use common::host_gate::redis::RedisGate;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
-use common::policy::{Audience, Category};
+use common::policy::Category;
 use common::queue::memory::MemoryQueue;
 use common::redis::RedisServer;
 use common::time::{Clock, SystemClock, Timestamp};
@@ -66,18 +66,10 @@ pub(crate) async fn measure(server: &RedisServer, postgres: &str) -> anyhow::Res
 
 fn feed(number: usize, now: Timestamp) -> anyhow::Result<NewFeed> {
     let host = format!("h{}.example", number / 4);
-    Ok(NewFeed {
-        credentials: None,
-        url: format!("https://{host}/feed-{number}.xml").parse()?,
-        host: HostKey::new(&host),
-        audience: Audience::default(),
-        category: Category::D,
-        calm: Vec::new(),
-        private: false,
-        marks: Default::default(),
-        title: None,
-        by_hand: false,
-        hub: false,
-        first_due: now.after(FAR),
-    })
+    Ok(NewFeed::of(
+        HostKey::new(&host),
+        format!("https://{host}/feed-{number}.xml").parse()?,
+        Category::D,
+        now.after(FAR),
+    ))
 }

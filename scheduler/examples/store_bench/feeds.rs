@@ -105,20 +105,7 @@ fn new_feed(number: usize, now: Timestamp) -> anyhow::Result<NewFeed> {
     let first_due = now.after(FAR);
     let (audience, category) = (Audience::default(), Category::D);
     let host = HostKey::new(&host(number));
-    Ok(NewFeed {
-        url,
-        credentials: None,
-        host,
-        audience,
-        calm: Vec::new(),
-        category,
-        private: false,
-        marks: Default::default(),
-        title: None,
-        by_hand: false,
-        hub: false,
-        first_due,
-    })
+    Ok(NewFeed { audience, ..NewFeed::of(host, url, category, first_due) })
 }
 
 fn validators(number: usize) -> Validators {

@@ -67,15 +67,7 @@ pub(super) fn request() -> HubRequest {
 }
 
 pub(super) fn feed(url: &str) -> AddFeed {
-    AddFeed {
-        url: url.parse().unwrap(),
-        login: None,
-        audience: common::policy::Audience::default(),
-        calm: Vec::new(),
-        private: false,
-        marks: common::labels::Marks::default(),
-        title: None,
-    }
+    AddFeed::of(url.parse().unwrap())
 }
 
 impl World {

@@ -6,7 +6,7 @@ use common::config::HubAccess;
 use common::feed::Feed;
 use common::labels::Marks;
 use common::outcome::DeliveryOutcome;
-use common::policy::{Audience, Status};
+use common::policy::Status;
 use common::secrets::{Sealed, SecretError};
 use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl};
@@ -321,15 +321,7 @@ pub(crate) async fn feed_of(ops: &Ops, topic: &str, known: Option<FeedId>) -> Re
     if !may_add_feed(ops).await? {
         return Ok(TopicFeed::Later);
     }
-    let feed = AddFeed {
-        url,
-        login: None,
-        audience: Audience::default(),
-        calm: Vec::new(),
-        private: false,
-        marks: Marks { labels: vec![HUB_LABEL.to_owned()], external_id: None },
-        title: None,
-    };
+    let feed = AddFeed { marks: Marks { labels: vec![HUB_LABEL.to_owned()], external_id: None }, ..AddFeed::of(url) };
     let added = ops.add_for_hub(feed).await?;
     let erased = || TopicFeed::Refused("the feed was erased while it was added".to_owned());
     Ok(added.map_or_else(erased, TopicFeed::Found))

@@ -48,20 +48,7 @@ struct Known {
 
 fn new_feed(url: &str) -> NewFeed {
     let url: FeedUrl = url.parse().unwrap();
-    NewFeed {
-        credentials: None,
-        host: HostKey::new(&format!("{}:443", url.as_url().host_str().unwrap())),
-        url,
-        audience: Audience::default(),
-        calm: Vec::new(),
-        category: Category::D,
-        private: false,
-        marks: Default::default(),
-        title: None,
-        by_hand: false,
-        hub: false,
-        first_due: at(0),
-    }
+    NewFeed::of(HostKey::new(&format!("{}:443", url.as_url().host_str().unwrap())), url, Category::D, at(0))
 }
 
 /// A failed poll of this feed that puts it into category B.

@@ -103,6 +103,21 @@ pub struct AddFeed {
     pub title: Option<String>,
 }
 
+impl AddFeed {
+    /// Returns a feed about which the caller says nothing else.
+    pub fn of(url: FeedUrl) -> Self {
+        AddFeed {
+            url,
+            login: None,
+            audience: Audience::default(),
+            calm: Vec::new(),
+            private: false,
+            marks: Marks::default(),
+            title: None,
+        }
+    }
+}
+
 /// What a person changes about a feed. `None` leaves as it is.
 #[derive(Clone, Debug, Default)]
 pub struct EditFeed {

@@ -291,28 +291,17 @@ impl Callbacks {
     /// The validators say where the feed's last document was found, the known entries by which ids; neither is requested with.
     fn job(&self, row: JobRow, host: HostKey, pushed: PushedBody) -> FetchJob {
         FetchJob {
-            feed: row.id,
-            version: row.version,
-            host,
-            url: row.url,
-            credentials: None,
-            ticket: Ticket(0),
-            expires: self.ops.clock.now().after(self.ops.config.scheduler.queue_lease),
             validators: row.validators,
-            content_hash: None,
             known: row.known,
-            wake_at: None,
-            head_first: None,
-            without_delta: false,
-            epochs: 0,
-            signed: false,
-            detour: None,
-            search: false,
-            subscribers: 0,
             pushed: Some(Box::new(pushed)),
-            page: false,
-            // Signed when it is published.
-            mac: None,
+            ..FetchJob::of(
+                row.id,
+                row.version,
+                host,
+                row.url,
+                Ticket(0),
+                self.ops.clock.now().after(self.ops.config.scheduler.queue_lease),
+            )
         }
     }
 }

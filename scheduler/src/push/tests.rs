@@ -16,7 +16,7 @@ use common::feed::Feed;
 use common::known::KnownEntries;
 use common::metrics::Metrics;
 use common::outcome::DeliveryOutcome;
-use common::policy::{Audience, Rule};
+use common::policy::Rule;
 use common::push::RELIABLE_AFTER;
 use common::queue::Queue;
 use common::queue::memory::MemoryQueue;
@@ -116,15 +116,7 @@ impl World {
     }
 
     async fn add(&self, url: &str) -> FeedId {
-        let feed = AddFeed {
-            url: url.parse().unwrap(),
-            audience: Audience::default(),
-            calm: Vec::new(),
-            private: false,
-            marks: Default::default(),
-            title: None,
-            login: None,
-        };
+        let feed = AddFeed::of(url.parse().unwrap());
         self.ops.add(&[feed], None).await.unwrap()[0].id
     }
 

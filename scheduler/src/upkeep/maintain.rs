@@ -234,7 +234,7 @@ fn prune_every(retention: &RetentionConfig) -> Duration {
 #[cfg(test)]
 mod tests {
     use common::host::HostKey;
-    use common::policy::Audience;
+    
     use common::report::Outcome;
     use common::time::ManualClock;
     use common::url::{FeedId, Version};
@@ -261,15 +261,7 @@ mod tests {
 
     /// Has three hosts fail that were well.
     async fn fail_three_hosts(ops: &Ops, now: Timestamp) {
-        let added = AddFeed {
-            url: "http://a.example/feed".parse().unwrap(),
-            login: None,
-            audience: Audience::default(),
-            calm: Vec::new(),
-            private: false,
-            marks: Default::default(),
-            title: None,
-        };
+        let added = AddFeed::of("http://a.example/feed".parse().unwrap());
         let id = ops.add(&[added], None).await.unwrap()[0].id;
         let mut feed = ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap();
         feed.state.last_success = Some(now);

@@ -122,6 +122,26 @@ pub struct NewFeed {
     pub hub: bool,
 }
 
+impl NewFeed {
+    /// Returns a feed of which nothing else is known.
+    pub fn of(host: HostKey, url: FeedUrl, category: Category, first_due: Timestamp) -> Self {
+        NewFeed {
+            url,
+            credentials: None,
+            host,
+            audience: Audience::default(),
+            calm: Vec::new(),
+            category,
+            private: false,
+            marks: Marks::default(),
+            title: None,
+            first_due,
+            by_hand: false,
+            hub: false,
+        }
+    }
+}
+
 /// The outcome of a [`NewFeed`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Added {

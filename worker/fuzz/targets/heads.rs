@@ -83,29 +83,7 @@ impl Bed {
     }
 
     fn job(&self) -> FetchJob {
-        FetchJob {
-            credentials: None,
-            feed: FeedId(1),
-            version: Version(1),
-            host: self.rules.for_url(self.url.as_url()).key,
-            url: self.url.clone(),
-            ticket: Ticket(0),
-            expires: Timestamp::MAX,
-            validators: Validators::default(),
-            content_hash: None,
-            known: KnownEntries::default(),
-            wake_at: None,
-            head_first: None,
-            without_delta: false,
-            epochs: 0,
-            signed: false,
-            detour: None,
-            search: false,
-            subscribers: 1,
-            pushed: None,
-            page: false,
-            mac: None,
-        }
+        FetchJob { subscribers: 1, ..FetchJob::of(FeedId(1), Version(1), self.rules.for_url(self.url.as_url()).key, self.url.clone(), Ticket(0), Timestamp::MAX) }
     }
 }
 

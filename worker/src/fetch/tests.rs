@@ -7,7 +7,6 @@ use std::time::Duration;
 use common::host::HostConfig;
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::{ExtraRequest, GateUpkeep, HostGate, LoadMark, Ticket};
-use common::known::KnownEntries;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedId, FeedUrl, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -60,27 +59,15 @@ fn setup() -> FetchSetup {
 fn job(url: &str) -> FetchJob {
     let url: FeedUrl = url.parse().unwrap();
     FetchJob {
-        credentials: None,
-        feed: FeedId(1),
-        version: Version(1),
-        host: HostRules::default().for_url(url.as_url()).key,
-        url,
-        ticket: Ticket(0),
-        expires: Timestamp::MAX,
-        validators: Validators::default(),
-        content_hash: None,
-        known: KnownEntries::default(),
-        wake_at: None,
-        head_first: None,
-        without_delta: false,
-        epochs: 0,
-        signed: false,
-        detour: None,
-        search: false,
         subscribers: 1,
-        pushed: None,
-        page: false,
-        mac: None,
+        ..FetchJob::of(
+            FeedId(1),
+            Version(1),
+            HostRules::default().for_url(url.as_url()).key,
+            url,
+            Ticket(0),
+            Timestamp::MAX,
+        )
     }
 }
 

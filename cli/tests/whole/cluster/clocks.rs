@@ -10,10 +10,8 @@ use common::host::HostKey;
 use common::host_gate::redis::RedisGate;
 use common::host_gate::{HostGate, Nonces, Ticket};
 use common::job::FetchJob;
-use common::known::KnownEntries;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
-use common::policy::Audience;
 use common::queue::memory::MemoryQueue;
 use common::queue::rabbitmq::{Broker, Prefetch, RabbitQueue};
 use common::queue::{Delivery, Message, Queue};
@@ -115,27 +113,15 @@ fn config() -> Arc<Config> {
 
 fn job(number: i64) -> FetchJob {
     FetchJob {
-        credentials: None,
-        feed: FeedId(number),
-        version: Version(0),
-        url: format!("http://127.0.0.1:9/{number}").parse().unwrap(),
-        host: HostKey::new("127.0.0.1:9"),
-        ticket: Ticket(1),
-        expires: SystemClock.now().after(PATIENCE * 10),
-        validators: Validators::default(),
-        content_hash: None,
-        known: KnownEntries::default(),
-        wake_at: None,
-        head_first: None,
-        without_delta: false,
-        epochs: 0,
-        signed: false,
-        detour: None,
-        search: false,
         subscribers: 1,
-        pushed: None,
-        page: false,
-        mac: None,
+        ..FetchJob::of(
+            FeedId(number),
+            Version(0),
+            HostKey::new("127.0.0.1:9"),
+            format!("http://127.0.0.1:9/{number}").parse().unwrap(),
+            Ticket(1),
+            SystemClock.now().after(PATIENCE * 10),
+        )
     }
 }
 
@@ -199,15 +185,7 @@ async fn reports_of_a_scheduler_whose_clock_is_off_are_settled_by_others() {
     let metrics = Arc::new(Metrics::new());
     let its_clock: Arc<dyn Clock> = clock.clone();
     let scheduler = Scheduler::new(&backends, &config, &metrics, &its_clock);
-    let feed = AddFeed {
-        url: "http://127.0.0.1:9/".parse().unwrap(),
-        login: None,
-        audience: Audience::default(),
-        calm: Vec::new(),
-        private: false,
-        marks: Default::default(),
-        title: None,
-    };
+    let feed = AddFeed::of("http://127.0.0.1:9/".parse().unwrap());
     let feed = scheduler.ops.add(&[feed], Some(&[0.5])).await.unwrap()[0].id;
     // For another version of the feed: when settled, they are counted and change nothing.
     let stale = |number| FetchJob { feed, version: Version(1000 + number), ..job(number) };

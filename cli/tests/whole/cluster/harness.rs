@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::config::ServerConfig;
 use common::feed::Feed;
 use common::host::HostRules;
-use common::policy::{Audience, Category};
+use common::policy::Category;
 use common::time::{Clock, SystemClock};
 use load_tests::GateLog;
 use load_tests::process::Process;
@@ -279,20 +279,7 @@ impl Cluster {
                 .map(|(n, url)| {
                     let url: common::url::FeedUrl = url.parse().unwrap();
                     let place = (page * 1000 + n) as f64 / urls.len() as f64;
-                    NewFeed {
-                        credentials: None,
-                        host: rules.for_url(url.as_url()).key,
-                        url,
-                        audience: Audience::default(),
-                        category: Category::D,
-                        calm: Vec::new(),
-                        private: false,
-                        marks: Default::default(),
-                        title: None,
-                        by_hand: false,
-                        hub: false,
-                        first_due: now.after(spread.mul_f64(place)),
-                    }
+                    NewFeed::of(rules.for_url(url.as_url()).key, url, Category::D, now.after(spread.mul_f64(place)))
                 })
                 .collect();
             self.store.add_feeds(&feeds, now).await.unwrap();

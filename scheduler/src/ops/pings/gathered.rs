@@ -197,7 +197,7 @@ enum Heard {
 #[cfg(test)]
 mod tests {
     use common::metrics::Metrics;
-    use common::policy::Audience;
+    
     use common::time::{Clock, ManualClock};
     use futures_util::FutureExt;
     use store::sqlite::SqliteStore;
@@ -214,15 +214,7 @@ mod tests {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
         let (config, metrics) = (Arc::new(common::config::defaults()), Arc::new(Metrics::new()));
         let Scheduler { ops, .. } = Scheduler::new(&Backends::in_memory(store), &config, &metrics, &clock);
-        let feed = AddFeed {
-            url: "http://a.example/feed".parse().unwrap(),
-            login: None,
-            audience: Audience::default(),
-            calm: Vec::new(),
-            private: false,
-            marks: Default::default(),
-            title: None,
-        };
+        let feed = AddFeed::of("http://a.example/feed".parse().unwrap());
         let id = ops.add(&[feed], None).await.unwrap()[0].id;
         let pings = GatheredPings::new(ops.clone());
         let first = Instant::now();

@@ -10,7 +10,6 @@ use common::document::Validators;
 use common::host_gate::{AcquireRequest, Acquired, Isolation, Release, fresh_nonce};
 use common::job::FetchJob;
 use common::metrics::Metrics;
-use common::policy::Audience;
 use common::queue::Queue;
 use common::queue::memory::MemoryQueue;
 use common::report::{FetchReport, Outcome};
@@ -58,15 +57,7 @@ async fn run(crowd: usize, time: Duration) -> Run {
     // The crowd first: by number it comes before all others.
     let names = (0..crowd).map(|n| format!("http://crowd.example/{n}"));
     let urls = names.chain((0..OTHERS).map(|n| format!("http://host{n}.example/feed")));
-    let feed = |url: String| AddFeed {
-        login: None,
-        url: url.parse().unwrap(),
-        audience: Audience::default(),
-        calm: Vec::new(),
-        private: false,
-        marks: Default::default(),
-        title: None,
-    };
+    let feed = |url: String| AddFeed::of(url.parse().unwrap());
     scheduler.ops.add(&urls.map(feed).collect::<Vec<_>>(), None).await.unwrap();
 
     let mut asked: HashMap<FeedId, Timestamp> = HashMap::new();

@@ -342,15 +342,7 @@ async fn the_watchdog_barks_when_feeds_are_due_and_nothing_is_polled_and_only_wi
     let for_all: Arc<dyn Clock> = clock.clone();
     let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &for_all);
     scheduler.boot().await.unwrap();
-    let feed = AddFeed {
-        url: "http://a.example/".parse().unwrap(),
-        audience: Audience::default(),
-        calm: Vec::new(),
-        private: false,
-        marks: Default::default(),
-        title: None,
-        login: None,
-    };
+    let feed = AddFeed::of("http://a.example/".parse().unwrap());
     scheduler.ops.add(&[feed], None).await.unwrap();
     clock.advance(Duration::from_secs(60));
     let look = async || {

@@ -91,15 +91,7 @@ impl Queues {
     }
 
     async fn add_with_login(&self, url: &str) -> FeedId {
-        let feed = AddFeed {
-            url: url.parse().unwrap(),
-            audience: Audience::default(),
-            calm: Vec::new(),
-            private: false,
-            marks: Default::default(),
-            title: None,
-            login: Some(Login::new("ann", "s3cret").unwrap()),
-        };
+        let feed = AddFeed { login: Some(Login::new("ann", "s3cret").unwrap()), ..AddFeed::of(url.parse().unwrap()) };
         self.fleet.ops.add(&[feed], None).await.unwrap()[0].id
     }
 

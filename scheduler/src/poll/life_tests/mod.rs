@@ -112,15 +112,7 @@ impl Fleet {
     }
 
     async fn add(&self, url: &str) -> FeedId {
-        let feed = AddFeed {
-            url: url.parse().unwrap(),
-            audience: Audience::default(),
-            calm: Vec::new(),
-            private: false,
-            marks: Default::default(),
-            title: None,
-            login: None,
-        };
+        let feed = AddFeed::of(url.parse().unwrap());
         self.ops.add(&[feed], None).await.unwrap()[0].id
     }
 

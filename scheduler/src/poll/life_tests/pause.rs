@@ -24,15 +24,7 @@ async fn where_the_operator_wants_it_a_refresh_is_served_while_all_polling_is_pa
     let wanted = fleet.add("http://a.example/feed").await;
     let audience = Audience { sla: true, ..Audience::default() };
     let url = "http://c.example/sla".parse().unwrap();
-    let sla = AddFeed {
-        url,
-        audience,
-        calm: Vec::new(),
-        private: false,
-        login: None,
-        marks: Default::default(),
-        title: None,
-    };
+    let sla = AddFeed { audience, ..AddFeed::of(url) };
     let sla = fleet.ops.add(&[sla], None).await.unwrap()[0].id;
     let other = fleet.add("http://b.example/feed").await;
     assert!(fleet.dispatched().await.is_empty());

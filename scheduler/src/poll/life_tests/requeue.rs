@@ -132,15 +132,7 @@ impl Clock for Slow {
 async fn what_a_rate_allows_while_slow_steps_are_taken_is_not_lost() {
     let fleet = Fleet::new().await;
     const FEEDS: usize = 2_000;
-    let added = (0..FEEDS).map(|number| AddFeed {
-        url: format!("https://h{number}.org/").parse().unwrap(),
-        audience: Audience::default(),
-        calm: Vec::new(),
-        private: false,
-        marks: Default::default(),
-        title: None,
-        login: None,
-    });
+    let added = (0..FEEDS).map(|number| AddFeed::of(format!("https://h{number}.org/").parse().unwrap()));
     fleet.ops.add(&added.collect::<Vec<_>>(), None).await.unwrap();
     fleet.requeue_all(10_000.0).await;
     fleet.clock.advance(Duration::from_millis(100));

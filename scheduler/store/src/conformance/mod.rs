@@ -322,18 +322,8 @@ pub(crate) fn at(seconds: u64) -> Timestamp {
 pub(crate) fn new_feed(url: &str) -> NewFeed {
     let url: common::url::FeedUrl = url.parse().unwrap();
     NewFeed {
-        credentials: None,
-        host: HostKey::new(&format!("{}:443", url.as_url().host_str().unwrap())),
-        url,
-        audience: Audience::default(),
         calm: midnight(2),
-        category: Category::D,
-        private: false,
-        marks: Marks::default(),
-        title: None,
-        by_hand: false,
-        hub: false,
-        first_due: at(0),
+        ..NewFeed::of(HostKey::new(&format!("{}:443", url.as_url().host_str().unwrap())), url, Category::D, at(0))
     }
 }
 

@@ -39,9 +39,8 @@ impl SchedulerRole {
         let create = literal(&format!("CREATE DATABASE {database}"));
         let mut lines = vec!["\\set ON_ERROR_STOP on".to_owned()];
         lines.extend(self.role_statements().map(|statement| format!("{statement};")));
-        lines.push(format!(
-            "SELECT {create} WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = {name}) \\gexec"
-        ));
+        lines
+            .push(format!("SELECT {create} WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = {name}) \\gexec"));
         lines.push(format!("\\connect {database}"));
         lines.extend(self.grants().into_iter().map(|grant| format!("{grant};")));
         lines.join("\n")

@@ -161,7 +161,7 @@ async fn begin_epoch(copy: &mut SqliteConnection) -> Result<(i64, i64), sqlx::Er
 
 #[cfg(test)]
 mod tests {
-    use common::policy::Audience;
+    
     use common::time::Timestamp;
 
     use super::*;
@@ -174,19 +174,13 @@ mod tests {
 
     async fn with_feeds(url: &str, feeds: usize) -> SqliteStore {
         let store = SqliteStore::open(url).await.unwrap();
-        let feed = |number| NewFeed {
-            credentials: None,
-            url: format!("http://a.example/{number}").parse().unwrap(),
-            host: common::host::HostKey::new("a.example:80"),
-            audience: Audience::default(),
-            calm: Vec::new(),
-            category: common::policy::Category::D,
-            private: false,
-            marks: Default::default(),
-            title: None,
-            by_hand: false,
-            hub: false,
-            first_due: Timestamp::EPOCH,
+        let feed = |number| {
+            NewFeed::of(
+                common::host::HostKey::new("a.example:80"),
+                format!("http://a.example/{number}").parse().unwrap(),
+                common::policy::Category::D,
+                Timestamp::EPOCH,
+            )
         };
         let feeds: Vec<NewFeed> = (0..feeds).map(feed).collect();
         store.add_feeds(&feeds, Timestamp::EPOCH).await.unwrap();

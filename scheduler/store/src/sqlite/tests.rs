@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use common::config::QuotaConfig;
 use common::entry::Entry;
 use common::host::HostKey;
-use common::policy::{Audience, Category, PollState};
+use common::policy::{Category, PollState};
 use common::time::Timestamp;
 use common::url::FeedId;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -163,20 +163,7 @@ async fn refusal(url: &str) -> StoreError {
 }
 
 fn new_feed(url: &str) -> NewFeed {
-    NewFeed {
-        credentials: None,
-        url: url.parse().unwrap(),
-        host: HostKey::new("a.org:443"),
-        audience: Audience::default(),
-        calm: Vec::new(),
-        category: Category::D,
-        private: false,
-        marks: Default::default(),
-        title: None,
-        by_hand: false,
-        hub: false,
-        first_due: Timestamp::EPOCH,
-    }
+    NewFeed::of(HostKey::new("a.org:443"), url.parse().unwrap(), Category::D, Timestamp::EPOCH)
 }
 
 #[tokio::test]

@@ -94,15 +94,7 @@ async fn a_hub_verifies_and_delivers_under_whatever_name_it_reaches_us() {
 }
 
 fn added() -> scheduler::ops::AddFeed {
-    scheduler::ops::AddFeed {
-        url: FEED.parse().unwrap(),
-        audience: Default::default(),
-        calm: Vec::new(),
-        private: false,
-        marks: Default::default(),
-        title: None,
-        login: None,
-    }
+    scheduler::ops::AddFeed::of(FEED.parse().unwrap())
 }
 
 #[tokio::test]

@@ -271,7 +271,9 @@ mod tests {
         assert_eq!(feed_position("<html><feedback/><rssx></html>"), None);
         assert_eq!(feed_position("< rss"), None);
         assert_eq!(feed_position("<!-- <rss> --><SCRIPT>'<rss>'</Script><style><feed></style><rss>"), Some(59));
-        for page in ["<html><!-- <rss> --></html>", "<html><script>x = '<rss>'</script></html>", "<!-- <rss>", "<Script><feed>"] {
+        for page in
+            ["<html><!-- <rss> --></html>", "<html><script>x = '<rss>'</script></html>", "<!-- <rss>", "<Script><feed>"]
+        {
             assert_eq!(feed_position(page), None, "{page}");
         }
     }

@@ -12,7 +12,6 @@ use common::host_gate::{
     fresh_nonce,
 };
 use common::job::{Detour, FetchJob};
-use common::known::KnownEntries;
 use common::outcome::FailureKind;
 use common::report::Outcome;
 use common::secrets::Login;
@@ -90,27 +89,16 @@ impl Bench {
     pub(crate) fn job(&self, url: &str) -> FetchJob {
         let url: common::url::FeedUrl = url.parse().unwrap();
         FetchJob {
-            credentials: None,
-            feed: FeedId(self.feeds.fetch_add(1, Ordering::Relaxed)),
-            version: Version(1),
-            host: self.rules.for_url(url.as_url()).key,
-            url,
-            ticket: common::host_gate::Ticket(0),
-            expires: Timestamp::MAX,
-            validators: common::document::Validators::default(),
-            content_hash: None,
-            known: KnownEntries::default(),
-            wake_at: None,
-            head_first: None,
-            without_delta: false,
-            epochs: 0,
-            signed: false,
-            detour: None,
             search: true,
             subscribers: 3,
-            pushed: None,
-            page: false,
-            mac: None,
+            ..FetchJob::of(
+                FeedId(self.feeds.fetch_add(1, Ordering::Relaxed)),
+                Version(1),
+                self.rules.for_url(url.as_url()).key,
+                url,
+                common::host_gate::Ticket(0),
+                Timestamp::MAX,
+            )
         }
     }
 

@@ -10,7 +10,6 @@ use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::{GateUpkeep, HostGate, LoadMark, Nonces, Reservation, ReserveRequest, Ticket};
 use common::job::FetchJob;
-use common::known::KnownEntries;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
@@ -120,29 +119,7 @@ impl World {
 }
 
 fn job(feed: i64, url: FeedUrl, host: common::host::HostKey, ticket: Ticket, expires: Timestamp) -> FetchJob {
-    FetchJob {
-        credentials: None,
-        feed: FeedId(feed),
-        version: Version(1),
-        host,
-        url,
-        ticket,
-        expires,
-        validators: Default::default(),
-        content_hash: None,
-        known: KnownEntries::default(),
-        wake_at: None,
-        head_first: None,
-        subscribers: 3,
-        detour: None,
-        search: false,
-        without_delta: false,
-        epochs: 0,
-        signed: false,
-        pushed: None,
-        page: false,
-        mac: None,
-    }
+    FetchJob { subscribers: 3, ..FetchJob::of(FeedId(feed), Version(1), host, url, ticket, expires) }
 }
 
 /// Runs one life with these faults: a feed that is throttled. Returns the number of calls.

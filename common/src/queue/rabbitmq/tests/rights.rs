@@ -146,6 +146,8 @@ async fn a_right_that_is_missing_is_reported_until_it_is_there() {
     schedulers.queue::<FetchReport>(PREFETCH).depth().await.unwrap();
     let worker = patient(&as_user(&own, "w"), "fleet", &metrics).declaring_nothing();
     let (jobs, reports) = (worker.queue::<FetchJob>(PREFETCH), worker.queue::<FetchReport>(PREFETCH));
+    worker.links.consuming.view().up().await.unwrap();
+    worker.links.publishing.view().up().await.unwrap();
     for ready in [jobs.check().await, reports.check().await] {
         ready.unwrap();
     }

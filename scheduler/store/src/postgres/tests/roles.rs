@@ -29,12 +29,7 @@ impl Database {
     fn role(&mut self, suffix: &str) -> SchedulerRole {
         let role = format!("{}-{suffix}", self.name);
         self.roles.push(role.clone());
-        SchedulerRole {
-            role,
-            password: Some("known".into()),
-            database: self.name.clone(),
-            namespace: NAMESPACE.into(),
-        }
+        SchedulerRole { role, password: Some("known".into()), database: self.name.clone(), namespace: NAMESPACE.into() }
     }
 
     /// Returns the database's URL for a user; for the administrator without one.

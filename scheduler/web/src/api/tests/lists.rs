@@ -12,15 +12,7 @@ use crate::testing::Fleet;
 async fn the_api_and_the_search_page_list_a_fleet_of_any_size_by_due_time() {
     const FEEDS: usize = 2_300;
     let fleet = Fleet::new().await;
-    let new = |n: usize| AddFeed {
-        url: format!("https://h{n}.example/").parse().unwrap(),
-        login: None,
-        audience: common::policy::Audience::default(),
-        calm: Vec::new(),
-        private: false,
-        marks: Default::default(),
-        title: None,
-    };
+    let new = |n: usize| AddFeed::of(format!("https://h{n}.example/").parse().unwrap());
     let feeds: Vec<AddFeed> = (0..FEEDS).map(new).collect();
     let places: Vec<f64> = (0..FEEDS).map(|n| (n * 617 % FEEDS) as f64 / FEEDS as f64).collect();
     fleet.ops.add(&feeds, Some(&places)).await.unwrap();
