@@ -312,7 +312,13 @@ async fn write(args: &ExportArgs, client: &Client, first: List<FeedView>, out: &
     }
     out.write_all(opml::HEAD.as_bytes())?;
     let mut folder = opml::Folder::default();
+    let mut logins = 0_u64;
     let count = each_feed(client, first, |feed| {
+        // The file has no logins: whoever imports it would poll another feed.
+        if feed.credentials {
+            logins += 1;
+            return Ok(0);
+        }
         let moved = folder.move_to(feed.marks.labels.first());
         out.write_all((moved + &opml::outline(feed)).as_bytes())?;
         Ok(1)
@@ -320,6 +326,9 @@ async fn write(args: &ExportArgs, client: &Client, first: List<FeedView>, out: &
     .await?;
     out.write_all((folder.move_to(None) + opml::END).as_bytes())?;
     out.flush()?;
+    if logins > 0 {
+        note!("{} with a login left out: an import could not log in", words::counted(logins, "feed", "feeds"));
+    }
     Ok(count)
 }
 

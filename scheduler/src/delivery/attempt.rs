@@ -220,7 +220,10 @@ impl Attempts {
         }
         let looked = (!page.more && !repeats).then_some(page.next);
         let id = request_id(of, &progress, &page.epoch);
-        let body = self.body(of, &page.epoch, page.items).await?;
+        let Some(body) = self.body(of, &page.epoch, page.items).await? else {
+            // Its feed was erased: the subscriber is to be notified, and gets nothing more.
+            return Ok(Next::Rest(Ended::Lost));
+        };
         Ok(Next::Send(Batch { id, progress, first: first_seq, count, body, looked }))
     }
 
@@ -239,18 +242,21 @@ impl Attempts {
         Ok(page)
     }
 
-    /// Writes a request's body. A notification of the hub says how the feed is, as of now.
-    async fn body(&self, of: &Subscription, epoch: &str, events: Vec<Event>) -> Result<Body, String> {
+    /// Writes a request's body. A notification of the hub says how the feed is, as of now; `None` if there is no such feed.
+    async fn body(&self, of: &Subscription, epoch: &str, events: Vec<Event>) -> Result<Option<Body>, String> {
         let feed = match (&of.hub, of.wish.filter.feed) {
             (Some(_), Some(feed)) => {
                 self.ops.store.feed(&FeedRef::Id(feed)).await.map_err(|error| with_causes(&error))?
             }
             _ => None,
         };
+        if of.hub.is_some() && feed.is_none() {
+            return Ok(None);
+        }
         let hub = ops::hub::url(&self.ops);
         let topic = of.hub.as_ref().zip(feed.as_ref());
         let topic = topic.map(|(it, feed)| Topic { feed, topic: &it.topic, hub: &hub });
-        Ok(body::written(of.wish.format, of.id, epoch, topic.as_ref(), events))
+        Ok(Some(body::written(of.wish.format, of.id, epoch, topic.as_ref(), events)))
     }
 
     /// Verifies or notifies the subscriber. The next look reads the subscription again.

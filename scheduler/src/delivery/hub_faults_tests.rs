@@ -11,6 +11,7 @@ use common::url::FeedId;
 use super::hub_tests::*;
 use super::tending::{Tending, round};
 use crate::ops::hub::{HubRefusal, HubRequest, MOST_PER_HOST};
+use crate::ops::subscriptions::EditSubscription;
 use crate::ops::unmove::unmove;
 use crate::ops::{self, AddFeed, EditFeed};
 use crate::upkeep::reseal::Resealing;
@@ -343,6 +344,19 @@ async fn subscribers_of_a_feed_that_becomes_private_and_of_a_closed_hub_are_deni
         assert!(world.notified().is_empty(), "{edit:?}");
         world.end().await;
     }
+
+    // One that an operator has paused, too.
+    let world = World::new(HubAccess::Known).await;
+    let id = world.ops.add(&[feed(TOPIC)], None).await.unwrap()[0].id;
+    world.ask(&request()).await;
+    let paused = world.settled().await.unwrap();
+    let pause = EditSubscription { state: Some(SubscriptionState::Paused), ..EditSubscription::default() };
+    ops::subscriptions::edit(&world.ops, paused.id, &pause).await.unwrap();
+    world.ops.edit(id, &EditFeed { private: Some(true), ..EditFeed::default() }).await.unwrap();
+    round(&world.ops).await.unwrap();
+    world.until("denial", async |world| world.asked("denied")).await;
+    assert!(world.settled().await.is_none());
+    world.end().await;
 
     let world = World::new(HubAccess::Token).await;
     world.ask(&request()).await;

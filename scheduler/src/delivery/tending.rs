@@ -18,7 +18,7 @@ use crate::ops::hub::YOUNG;
 use crate::ops::{self, AudienceEdit, EditFeed, Ops};
 use store::{
     ANONYMOUS, EventFilter, EventQuery, FeedRef, Hub, Intent, StoreError, Stray, StrayQuery, Subscription,
-    SubscriptionChange,
+    SubscriptionChange, SubscriptionState,
 };
 
 /// Between two rounds.
@@ -104,7 +104,9 @@ impl Tending {
                 let is_closed = access == HubAccess::Off || access == HubAccess::Token && found.by == ANONYMOUS;
                 let reason = if is_closed { CLOSED } else { GONE };
                 let hub = Hub { intent: Some(Intent::denied(reason)), ..hub.clone() };
-                SubscriptionChange { hub: Some(hub), ..SubscriptionChange::default() }
+                // One that is paused ends, too: nothing is sent for it while it is.
+                let state = (found.state == SubscriptionState::Paused).then_some(SubscriptionState::Disabled);
+                SubscriptionChange { hub: Some(hub), state, ..SubscriptionChange::default() }
             }
         };
         let change = SubscriptionChange { revision: found.revision, ..change };

@@ -130,8 +130,10 @@ impl Callbacks {
                 "subscribe" if is_challenge => {
                     let lease = asked.lease_seconds.map_or(self.ops.config.push.lease, Duration::from_secs);
                     let lease = lease.max(Duration::from_secs(1));
-                    let Some(verified) = state::verified(&of, lease, now, spread) else { break };
-                    (self.ops.store.store_push(&verified).await?, challenge())
+                    match state::verified(&of, lease, now, spread) {
+                        Some(verified) => (self.ops.store.store_push(&verified).await?, challenge()),
+                        None => (state::is_verified_again(&of, lease, now), challenge()),
+                    }
                 }
                 "unsubscribe" if is_challenge => {
                     let is_left = of.state == PushState::Unsubscribing && state::is_pending(&of, now);
@@ -202,7 +204,9 @@ impl Callbacks {
             (Some(secret), Some(body)) => is_signed(&secret, delivery.signature.as_deref().unwrap_or_default(), body),
             (Some(_), None) | (None, _) => false,
         };
-        if has_secret && !signed && delivery.body.is_some() || of.state == PushState::Pending {
+        // Until the hub has verified a request with a new secret, it signs with the one before, or not at all.
+        let is_forged = has_secret && !signed && delivery.body.is_some() && of.asked_at.is_none();
+        if is_forged || of.state == PushState::Pending {
             self.count("websub_forged");
             return Ok(Taken::Ignored);
         }

@@ -189,7 +189,7 @@ async fn act_on(ops: &Ops, of: PushSubscription) -> Result<Option<Timestamp>, Ba
     }
     next.revision += 1;
     let mode = if is_left { Mode::Unsubscribe } else { Mode::Subscribe };
-    let answer = request::send(ops, &next, mode).await?;
+    let answer = request::send(ops, &next, mode, state::may_leave_host(&of, ops.clock.now())).await?;
     tracing::debug!(feed = %next.feed, kind = %next.kind, ?mode, ?answer, "push subscription requested");
     let now = ops.clock.now();
     let mut after = match (&answer, next.kind) {
@@ -201,6 +201,10 @@ async fn act_on(ops: &Ops, of: PushSubscription) -> Result<Option<Timestamp>, Ba
     if !matches!(answer, Answer::Accepted) {
         // The hub did not take a new one, and signs with the one before, if any.
         after.secret = of.secret;
+    }
+    if matches!(answer, Answer::Later(_)) {
+        // Nothing was sent: an earlier request still waits for its verification.
+        after.asked_at = of.asked_at;
     }
     // A verification that came meanwhile has changed the revision: it stays.
     ops.store.store_push(&after).await?;

@@ -50,8 +50,13 @@ struct Call {
     body: Vec<u8>,
 }
 
-/// Sends a request for a subscription.
-pub(super) async fn send(ops: &Ops, of: &PushSubscription, mode: Mode) -> Result<Answer, BackendError> {
+/// Sends a request for a subscription. `may_leave`: a redirect to another host is followed.
+pub(super) async fn send(
+    ops: &Ops,
+    of: &PushSubscription,
+    mode: Mode,
+    may_leave: bool,
+) -> Result<Answer, BackendError> {
     let made = match of.kind {
         PushKind::WebSub => Url::parse(&of.hub).ok().and_then(|url| Some((url, websub(ops, of, mode)?))),
         PushKind::RssCloud => Cloud::parse(&of.hub).and_then(|cloud| {
@@ -71,7 +76,7 @@ pub(super) async fn send(ops: &Ops, of: &PushSubscription, mode: Mode) -> Result
             None,
         ));
     }
-    Ok(match follow(ops, of, url, &call).await? {
+    Ok(match follow(ops, of, url, &call, may_leave).await? {
         Ok(answer) if answer.outcome == DeliveryOutcome::Delivered => match of.kind {
             PushKind::RssCloud if cloud::is_refusal(&answer.detail) => Answer::Failed(answer.detail, None),
             _ => Answer::Accepted,
@@ -99,22 +104,33 @@ fn websub(ops: &Ops, of: &PushSubscription, mode: Mode) -> Option<Call> {
     Some(Call { media_type: "application/x-www-form-urlencoded", body: form.finish().into_bytes() })
 }
 
-/// Sends a request and follows redirects; `Err` inside: not before then. A form with a secret never goes from https to http.
+/// Sends a request and follows redirects; `Err` inside: nothing was sent, and is not before then. A form with a secret never goes from
+/// https to http.
 async fn follow(
     ops: &Ops,
     of: &PushSubscription,
     mut url: Url,
     call: &Call,
+    may_leave: bool,
 ) -> Result<Result<DeliveryAnswer, Timestamp>, BackendError> {
     let failed = |detail: &str| Ok(Ok(DeliveryAnswer::unanswered(DeliveryOutcome::Refused, detail)));
-    for _ in 0..=MOST_REDIRECTS {
+    for hop in 0..=MOST_REDIRECTS {
         let answer = match once(ops, of.feed, &url, call).await? {
             Ok(answer) => answer,
-            Err(until) => return Ok(Err(until)),
+            Err(until) if hop == 0 => return Ok(Err(until)),
+            // The hub itself was asked, and it is its target that has no time.
+            Err(until) => {
+                let busy =
+                    DeliveryAnswer::unanswered(DeliveryOutcome::Refused, "the host that it redirects to is busy");
+                return Ok(Ok(DeliveryAnswer { retry_after: Some(until), ..busy }));
+            }
         };
         let is_redirect = matches!(answer.status, Some(301 | 302 | 307 | 308));
         let next = answer.location.as_deref().filter(|_| is_redirect).and_then(|location| url.join(location).ok());
         match next {
+            Some(next) if !may_leave && next.host() != url.host() => {
+                return failed("it redirects to another host, and its lease is too short for that");
+            }
             Some(next) if !matches!(next.scheme(), "http" | "https") => {
                 return failed("it redirects to no web address");
             }

@@ -23,6 +23,11 @@ const DENIED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 /// rssCloud registrations last 25 hours and are renewed every day.
 const CLOUD_LEASE: Duration = Duration::from_secs(25 * 60 * 60);
 const CLOUD_RENEWAL: Duration = Duration::from_secs(24 * 60 * 60);
+/// A renewal with less of the lease left does not follow the hub to another host. Renewals of short leases are frequent: with them a
+/// hub could have us call a third party as often as it likes.
+const NEAR_THE_END: Duration = Duration::from_secs(300);
+/// A hub that did not get the answer to a verification may repeat it for this long.
+const REPEATED_WITHIN: Duration = Duration::from_secs(300);
 /// No lease counts for longer.
 const LONGEST_LEASE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
@@ -99,6 +104,19 @@ pub(super) fn verified(
     let lease = lease.min(LONGEST_LEASE);
     let renewal = lease.mul_f64(0.5 - 0.1 * spread);
     Some(verified_for(of, now.after(lease), now.after(renewal)))
+}
+
+/// Returns whether this verification was confirmed a moment ago, with this lease: its answer was lost on the way.
+pub(super) fn is_verified_again(of: &PushSubscription, lease: Duration, now: Timestamp) -> bool {
+    let lease = lease.min(LONGEST_LEASE);
+    let left = of.lease_until.map(|until| until.since(now)).filter(|left| !left.is_zero());
+    of.state == PushState::Verified && left.is_some_and(|left| left <= lease && lease - left <= REPEATED_WITHIN)
+}
+
+/// Returns whether a redirect to another host may be followed: not in a renewal that is near the end of its lease. When the lease has
+/// lapsed, requests are a minute apart at least.
+pub(super) fn may_leave_host(of: &PushSubscription, now: Timestamp) -> bool {
+    of.state != PushState::Verified || of.lease_until.is_none_or(|until| until.since(now) >= NEAR_THE_END)
 }
 
 fn verified_for(of: &PushSubscription, lease_until: Timestamp, act_at: Timestamp) -> PushSubscription {
@@ -234,6 +252,10 @@ mod tests {
         let asked = asked(&pending(), at(0));
         let once = verified(&asked, LAST_RETRY, at(1), 0.0).unwrap();
         assert_eq!(verified(&once, LAST_RETRY, at(2), 0.0), None, "a second verification of one request");
+        assert!(is_verified_again(&once, LAST_RETRY, at(2)), "its answer may have been lost");
+        assert!(!is_verified_again(&once, LAST_RETRY, at(1).after(REPEATED_WITHIN * 2)), "but not hours later");
+        assert!(!is_verified_again(&once, LAST_RETRY * 2, at(2)), "nor with another lease");
+        assert!(!is_verified_again(&asked, LAST_RETRY, at(2)), "nor before any");
         let left = PushSubscription { state: PushState::Unsubscribing, ..asked.clone() };
         assert_eq!(verified(&left, LAST_RETRY, at(1), 0.0), None);
         assert_eq!(verified(&asked, LAST_RETRY, at(3 * 86_400), 0.0), None, "far too late");

@@ -365,7 +365,57 @@ async fn rocks_205_what_was_not_requested_is_not_confirmed() {
     assert_eq!(world.callbacks.verify(&of.id, &empty).await.unwrap(), REFUSED, "without a challenge");
     assert_eq!(world.push(id).await.state, PushState::Pending);
     assert_eq!(world.verify(&of.id, "subscribe", FEED, 60).await, Verified::Challenge("xyz".into()));
-    assert_eq!(world.verify(&of.id, "subscribe", FEED, 60).await, REFUSED, "a second time");
+    let confirmed = world.push(id).await;
+    let again = world.verify(&of.id, "subscribe", FEED, 60).await;
+    assert_eq!(again, Verified::Challenge("xyz".into()), "the hub may not have got the answer");
+    assert_eq!(world.push(id).await, confirmed, "which changes nothing");
+    assert_eq!(world.verify(&of.id, "subscribe", FEED, 61).await, REFUSED);
+    world.clock.advance(Duration::from_secs(3600));
+    assert_eq!(world.verify(&of.id, "subscribe", FEED, 60).await, REFUSED, "long afterwards");
+}
+
+/// A hub with short leases must not be able to have us call another host at each renewal.
+#[tokio::test]
+async fn renewals_of_short_leases_stay_at_the_hubs_host() {
+    const OTHER: &str = "https://other.example/";
+    let world = World::with(config(), |request| match request.url.as_str() {
+        HUB => (307, Some(OTHER.into())),
+        _ => (202, None),
+    })
+    .await;
+    let id = world.add(FEED).await;
+    world.polled(id, announcing(HUB), &[1]).await;
+    world.act().await;
+    assert_eq!(world.sent().iter().map(|(url, _)| &**url).collect::<Vec<_>>(), [HUB, OTHER], "the first request");
+    let of = world.push(id).await;
+    let mut elsewhere = Vec::new();
+    for second in 0..600 {
+        world.verify(&of.id, "subscribe", FEED, 1).await;
+        world.clock.advance(Duration::from_secs(1));
+        world.act().await;
+        elsewhere.extend(world.sent().iter().filter(|(url, _)| url == OTHER).map(|_| second));
+    }
+    assert!((1..=10).contains(&elsewhere.len()), "{elsewhere:?}");
+    let long = 864_000;
+    while world.verify(&of.id, "subscribe", FEED, long).await == REFUSED {
+        world.clock.advance(Duration::from_secs(60));
+        world.act().await;
+    }
+    world.sent();
+    world.clock.advance(Duration::from_secs(long / 2));
+    world.act().await;
+    assert_eq!(world.sent().iter().map(|(url, _)| &**url).collect::<Vec<_>>(), [HUB, OTHER], "a renewal of a long one");
+}
+
+#[tokio::test]
+async fn a_delivery_is_not_lost_while_the_hub_has_not_verified_a_renewal() {
+    let world = World::new().await;
+    let (id, of) = world.subscribed().await;
+    world.clock.advance(Duration::from_secs(5 * 86_400));
+    assert_eq!(world.act().await, 1, "a renewal");
+    let body = PushDelivery { signature: None, ..signed("the one before", b"<feed/>") };
+    assert_eq!(world.deliver(&of.id, body).await, Taken::Accepted);
+    assert!(world.jobs().await.is_empty() && world.feed(id).await.wake_at.is_some(), "it only causes a poll");
 }
 
 /// websub.rocks 300 to 302.

@@ -234,7 +234,7 @@ fn prune_every(retention: &RetentionConfig) -> Duration {
 #[cfg(test)]
 mod tests {
     use common::host::HostKey;
-    
+
     use common::report::Outcome;
     use common::time::ManualClock;
     use common::url::{FeedId, Version};

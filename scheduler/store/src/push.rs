@@ -325,9 +325,9 @@ pub(super) mod sql {
         SET deliveries = deliveries + 1, heard_at = $2, light_at = CASE WHEN $3 THEN $2 ELSE light_at END, \
         awaited = CASE WHEN $4 AND awaited > 0 THEN awaited - 1 ELSE awaited END \
         WHERE feed_id = $1 AND state <> 'unsubscribing'";
-    /// Feed, time.
-    pub(crate) const AWAIT: &str = "UPDATE push_subscriptions SET awaited = awaited + 1, awaited_at = $2 \
-        WHERE feed_id = $1 AND state <> 'unsubscribing'";
+    /// Feed, time: that of the oldest that is awaited counts, so that those behind a lost one do not hide it.
+    pub(crate) const AWAIT: &str = "UPDATE push_subscriptions \
+        SET awaited = awaited + 1, awaited_at = CASE WHEN awaited > 0 THEN awaited_at ELSE $2 END WHERE feed_id = $1 AND state <> 'unsubscribing'";
     /// Accepted before, and how many.
     pub(crate) const LOST: &str =
         "SELECT feed_id FROM push_subscriptions WHERE awaited > 0 AND awaited_at < $1 ORDER BY feed_id LIMIT $2";

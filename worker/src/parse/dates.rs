@@ -6,6 +6,8 @@
 
 mod months;
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, Datelike, Duration, NaiveDate, NaiveTime, Utc};
 
 use months::month;
@@ -17,18 +19,49 @@ const MAX_BYTES: usize = 100;
 const FIRST_SECOND: i64 = -30_610_224_000;
 const LAST_SECOND: i64 = 253_402_300_799;
 
+/// Which number of `9/6/2021` is the day, where both can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Order {
+    #[default]
+    MonthFirst,
+    DayFirst,
+}
+
 /// Returns the point in time that a publisher's text means.
-pub(super) fn parse(text: &str) -> Option<DateTime<Utc>> {
-    let text = text.trim();
+pub(super) fn parse(text: &str, order: Order) -> Option<DateTime<Utc>> {
+    // Java writes the zone's name behind the time: `2021-09-06T00:01:00Z[UTC]`.
+    let text = text.split('[').next().unwrap_or_default().trim();
     if text.is_empty() || text.len() > MAX_BYTES {
         return None;
     }
-    let unusual = || unix(text).or_else(|| words(text)).or_else(|| words(&eastern(text)?));
+    let unusual = || {
+        let text = &with_plain_halves(text);
+        unix(text).or_else(|| words(text, order)).or_else(|| words(&eastern(text)?, order))
+    };
     let at = iso(text).or_else(|| rfc_2822(text)).or_else(unusual)?;
     (FIRST_SECOND..=LAST_SECOND).contains(&at.timestamp()).then_some(at)
 }
 
-/// `2021-09-06`, `2021-09-06T00:01:00.5+02:00`, `2021-09-06 00:01`, `2021-09`, `20210906T000100Z`.
+/// Returns whether a text is a date like `13/5/2021`: then the document's other dates have the day first, too.
+pub(super) fn has_day_first(text: &str) -> bool {
+    text.len() <= MAX_BYTES
+        && text.contains('/')
+        && text
+            .split(is_between)
+            .filter_map(numbers)
+            .any(|([first, second, _], _)| first > 12 && first <= 31 && second <= 12)
+}
+
+/// Spanish puts a space into its halves of days: `02:30 p. m.`
+fn with_plain_halves(text: &str) -> Cow<'_, str> {
+    let spaced = |half: &str| format!("{half}.m");
+    match text.contains(". m") || text.contains(".\u{a0}m") {
+        true => text.replace('\u{a0}', " ").replace("p. m", &spaced("p")).replace("a. m", &spaced("a")).into(),
+        false => text.into(),
+    }
+}
+
+/// `2021-09-06`, `2021-09-06T00:01:00.5+02:00`, `2021-09-06 00:01`, `2021-09`, `20210906T000100Z`, `20210906000100`.
 fn iso(text: &str) -> Option<DateTime<Utc>> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (date, rest) = match (digits, text.as_bytes().get(digits)) {
@@ -43,6 +76,7 @@ fn iso(text: &str) -> Option<DateTime<Utc>> {
         (8, None | Some(b'T' | b't' | b' ' | b'Z')) => {
             (NaiveDate::parse_from_str(&text[..8], "%Y%m%d").ok()?, &text[8..])
         }
+        (12 | 14, None) => (NaiveDate::parse_from_str(&text[..8], "%Y%m%d").ok()?, &text[8..]),
         (4, None) => (NaiveDate::from_ymd_opt(text.parse().ok()?, 1, 1)?, ""),
         _ => return None,
     };
@@ -98,7 +132,7 @@ fn unix(text: &str) -> Option<DateTime<Utc>> {
     let number: i64 = whole.parse().ok()?;
     match whole.len() {
         9 | 10 => DateTime::from_timestamp(number, 0),
-        12 | 13 => DateTime::from_timestamp_millis(number),
+        13 => DateTime::from_timestamp_millis(number),
         _ => None,
     }
 }
@@ -106,6 +140,7 @@ fn unix(text: &str) -> Option<DateTime<Utc>> {
 /// What has been recognised among the words of a date.
 #[derive(Default)]
 struct Found {
+    order: Order,
     year: Option<i32>,
     month: Option<u32>,
     day: Option<u32>,
@@ -116,10 +151,9 @@ struct Found {
 
 /// `Mon, 06 Sep 2021 00:01:00 GMT`, `September 6, 2021 12:01 AM`, `Mon Sep  6 00:01:00 2021`, `9/6/2021`, `6-Sep-21`,
 /// with weekdays, months and order of any language whose months are known.
-fn words(text: &str) -> Option<DateTime<Utc>> {
-    let mut found = Found::default();
-    let separator = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '(' | ')');
-    for word in text.split(separator).filter(|word| !word.is_empty()) {
+fn words(text: &str, order: Order) -> Option<DateTime<Utc>> {
+    let mut found = Found { order, ..Found::default() };
+    for word in text.split(is_between).filter(|word| !word.is_empty()) {
         found.take(word);
     }
     let date = NaiveDate::from_ymd_opt(found.year?, found.month?, found.day?)?;
@@ -127,11 +161,16 @@ fn words(text: &str) -> Option<DateTime<Utc>> {
     at(date, seconds, found.offset.unwrap_or(0))
 }
 
+/// Returns whether a character is between words.
+fn is_between(character: char) -> bool {
+    character.is_whitespace() || matches!(character, ',' | ';' | '(' | ')')
+}
+
 impl Found {
     fn take(&mut self, word: &str) {
         if word.contains(':') {
             self.take_clock(word);
-        } else if let Some(date) = numeric_date(word) {
+        } else if let Some(date) = numeric_date(word, self.order) {
             (self.year, self.month, self.day) = (Some(date.0), Some(date.1), Some(date.2));
         } else if let Ok(number) =
             word.trim_end_matches(['.', 'º', 'ª', '日']).parse::<u32>().or_else(|_| ordinal(word))
@@ -187,18 +226,26 @@ impl Found {
     }
 }
 
-/// `9/6/2021` is the sixth of September, unless it cannot be; `6.9.2021` the same day; `2021/9/6`, too.
-fn numeric_date(word: &str) -> Option<(i32, u32, u32)> {
-    let separator = ['/', '.'].into_iter().find(|separator| word.matches(*separator).count() == 2)?;
-    let mut parts = word.split(separator).map(|part| part.parse::<u32>().ok());
-    let (first, second, third) = (parts.next()??, parts.next()??, parts.next()??);
+/// `9/6/2021` is the sixth of September, unless it cannot be or other dates have the day first; `6.9.2021` and `6-9-2021` are the same
+/// day; `2021/9/6`, too.
+fn numeric_date(word: &str, order: Order) -> Option<(i32, u32, u32)> {
+    let ([first, second, third], separator) = numbers(word)?;
     let year = |number: u32| i32::try_from(number).ok().map(full_year);
     if word.find(separator) == Some(4) {
         return Some((year(first)?, second, third));
     }
-    let day_first = separator == '.' || first > 12;
+    let day_first = first > 12 || (second <= 12 && (separator != '/' || order == Order::DayFirst));
     let (month, day) = if day_first { (second, first) } else { (first, second) };
     Some((year(third)?, month, day))
+}
+
+/// Returns the numbers of a date that consists of nothing else, and what is between them. Of those with `-` one has four digits.
+fn numbers(word: &str) -> Option<([u32; 3], char)> {
+    let separator = ['/', '.', '-'].into_iter().find(|separator| word.matches(*separator).count() == 2)?;
+    let mut parts = word.split(separator).map(|part| part.parse::<u32>().ok());
+    let numbers = [parts.next()??, parts.next()??, parts.next()??];
+    let has_year = separator != '-' || word.find('-') == Some(4) || word.len() == word.rfind('-')? + 5;
+    has_year.then_some((numbers, separator))
 }
 
 /// `6th`, `1er`.
@@ -320,7 +367,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<String> {
-        parse(text).map(|at| at.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
+        parse(text, Order::MonthFirst).map(|at| at.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
     }
 
     #[test]
@@ -368,6 +415,14 @@ mod tests {
             "  Mon,06 Sep 2021 00:01:00 GMT ",
             "1630886460",
             "1630886460000",
+            "06-09-2021 00:01:00",
+            "2021-09-06T00:01:00.000Z[UTC]",
+            "2021-09-06T02:01:00+02:00[Europe/Berlin]",
+            "09/06/2021 12:01:00 a. m.",
+            "202109060001",
+            "20210906000100",
+            "2021-09-06 02:01:00 +0200 CEST m=+0.000012",
+            "ma, 06 syyskuu 2021 00:01:00",
         ];
         for form in forms {
             assert_eq!(read(form).as_deref(), Some("2021-09-06T00:01:00.000Z"), "{form}");
@@ -381,7 +436,37 @@ mod tests {
         }
         assert_eq!(read("2021-09").as_deref(), Some("2021-09-01T00:00:00.000Z"));
         assert_eq!(read("2021").as_deref(), Some("2021-01-01T00:00:00.000Z"));
+        for (form, day) in [
+            ("13-09-2021", "2021-09-13"),
+            ("09-13-2021", "2021-09-13"),
+            ("20-07-2021 00:00", "2021-07-20"),
+            ("ma, 04 mrt 2024", "2024-03-04"),
+            ("man, 04 des 2023", "2023-12-04"),
+            ("ma, 06 marraskuu 2023", "2023-11-06"),
+            ("mar, 06 mars 2024", "2024-03-06"),
+            ("06/09/2021 12:00:00 a.\u{a0}m.", "2021-06-09"),
+        ] {
+            assert_eq!(read(form).as_deref(), Some(&*format!("{day}T00:00:00.000Z")), "{form}");
+        }
         assert_eq!(read("31/12/2021").as_deref(), Some("2021-12-31T00:00:00.000Z"));
+    }
+
+    #[test]
+    fn where_a_document_has_the_day_first_all_its_dates_have() {
+        let day_first = |text: &str| parse(text, Order::DayFirst).map(|at| at.format("%F").to_string());
+        assert_eq!(day_first("05/06/2021 14:30").as_deref(), Some("2021-06-05"));
+        assert_eq!(day_first("05/13/2021").as_deref(), Some("2021-05-13"), "it cannot be");
+        assert_eq!(day_first("2021/05/06").as_deref(), Some("2021-05-06"));
+        for (text, expected) in [
+            ("13/05/2021 14:30", true),
+            ("sam., 13/05/2021 - 14:30", true),
+            ("05/13/2021", false),
+            ("05/06/2021", false),
+            ("2021/05/13", false),
+            ("https://a.example/13/05/2021", false),
+        ] {
+            assert_eq!(has_day_first(text), expected, "{text}");
+        }
     }
 
     #[test]
@@ -455,7 +540,7 @@ mod tests {
         ) {
             let text = format!("{weekday}{day} {month} {year} {clock} {zone}");
             if let Some(at) = rfc_2822(&text) {
-                prop_assert_eq!(Some(at), words(&text), "{}", text);
+                prop_assert_eq!(Some(at), words(&text, Order::MonthFirst), "{}", text);
             }
             let usual = format!("01 {month} 2021 00:01:00 GMT");
             prop_assert!(month == "July" || rfc_2822(&usual).is_some(), "{}", usual);

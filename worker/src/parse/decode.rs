@@ -52,6 +52,10 @@ fn ebcdic(bytes: &[u8]) -> Option<String> {
     Some(declared.filter(|page| page.is_ebcdic()).unwrap_or(common).decode(bytes))
 }
 
+/// Bytes beyond ASCII that make a text which is valid UTF-8 certain to be UTF-8: one letter of two bytes can be a letter of another
+/// encoding.
+const LEAST_EVIDENCE: usize = 3;
+
 fn by_declaration<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
     let as_utf8 = utf8(bytes);
     // An escape character is the one way in which bytes of ASCII mean something else (ISO 2022).
@@ -64,11 +68,14 @@ fn by_declaration<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, st
         return page.decode(bytes).into();
     }
     let declared = labels.map(|label| label.and_then(|label| encoding(&label)));
+    let wide_bytes = bytes.iter().filter(|byte| !byte.is_ascii()).count();
     for encoding in declared.into_iter().flatten() {
         // A label in ASCII bytes cannot mean UTF-16. And text that is valid UTF-8 beyond ASCII is UTF-8 by overwhelming
-        // odds, while a single-byte encoding accepts anything: servers add `charset=iso-8859-1` to whatever they send.
+        // odds, while other encodings accept nearly anything: servers add `charset=iso-8859-1` to whatever they send, and GBK
+        // takes most of what is UTF-8, until one day an entry does not fit.
         let implausible = matches!(encoding, e if e == UTF_16LE || e == UTF_16BE || e == UTF_8)
-            || (encoding.is_single_byte() && !bytes.is_ascii() && is_nearly_utf8(bytes));
+            || (encoding.is_single_byte() && !bytes.is_ascii() && is_nearly_utf8(bytes))
+            || (as_utf8.is_some() && wide_bytes >= LEAST_EVIDENCE);
         if implausible {
             continue;
         }

@@ -59,6 +59,8 @@ pub(super) struct DraftEntry<'a> {
     pub(super) language: Best<Cow<'a, str>>,
     /// The base in force around its content, where it is another than the document's own URL.
     pub(super) content_base: Option<Rc<Url>>,
+    /// The same around its summary.
+    pub(super) summary_base: Option<Rc<Url>>,
     /// What only some entries have.
     pub(super) details: Option<Box<DraftDetails<'a>>>,
     /// Something was left out already.

@@ -91,7 +91,8 @@ pub(crate) fn steady(entries: &mut [Entry], known: &KnownEntries) {
             continue;
         }
         let candidates = DISTINCTIONS.map(|distinction| with_suffix(common, xxh3_64(distinction(entry).as_bytes())));
-        let found = candidates.into_iter().find(|id| is_known(id) && !taken.contains(id));
+        let moved = if is_known(&entry.id) { Vec::new() } else { addresses_before(entry) };
+        let found = candidates.into_iter().chain(moved).find(|id| is_known(id) && !taken.contains(id));
         let common = common.to_owned();
         match found {
             Some(id) => {
@@ -113,6 +114,22 @@ pub(crate) fn steady(entries: &mut [Entry], known: &KnownEntries) {
             entries[at].id = id;
         }
     }
+}
+
+/// Returns the other ids that an entry may be known by whose id is its address: that of its site before it began to use TLS, or to be
+/// called `www`, or the reverse of both.
+fn addresses_before(entry: &Entry) -> Vec<String> {
+    if entry.url.as_ref() != Some(&entry.id) {
+        return Vec::new();
+    }
+    let Some((scheme, rest)) = entry.id.split_once("://") else { return Vec::new() };
+    let other = match scheme {
+        "https" => "http",
+        "http" => "https",
+        _ => return Vec::new(),
+    };
+    let renamed = rest.strip_prefix("www.").map_or_else(|| format!("www.{rest}"), str::to_owned);
+    vec![format!("{other}://{rest}"), format!("{scheme}://{renamed}"), format!("{other}://{renamed}")]
 }
 
 /// Returns the id that an entry shares with others, and whether it does: then its own is made of it and a hash of the
@@ -190,6 +207,25 @@ mod tests {
         let all = ids(&[&[a], &[c, b]]);
         assert_eq!(all[0][0].1, "g");
         assert!(all[1].iter().all(|(_, id)| id.starts_with("g#")), "{all:?}");
+    }
+
+    #[test]
+    fn an_entry_whose_id_is_its_address_keeps_it_when_its_site_moves_to_tls_or_another_name() {
+        let entry = |at: &str, title: &str| entry(at, at, title);
+        for moved in ["https://a.example/", "http://www.a.example/", "https://www.a.example/"] {
+            let now = |name: &str| entry(&format!("{moved}{name}"), name);
+            let before = ["1", "2"].map(|name| entry(&format!("http://a.example/{name}"), name));
+            let after = [now("3"), now("2"), now("1")];
+            are_steady(&[&before, &after, &after, &before]);
+            let guid = Entry { id: "http://a.example/1".into(), ..now("1") };
+            let new_guid =
+                Entry { id: format!("{moved}1"), url: Some("http://a.example/other".into()), ..guid.clone() };
+            assert_ne!(
+                ids(&[&[guid], std::slice::from_ref(&new_guid)])[1][0].1,
+                "http://a.example/1",
+                "a guid is what it says"
+            );
+        }
     }
 
     #[test]

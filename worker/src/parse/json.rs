@@ -90,7 +90,11 @@ fn draft_entry(item: JsonItem) -> DraftEntry<'static> {
         Some(html) => (Some(Cow::from(html)), summary.or(plain)),
         None => (plain, summary),
     };
-    let time = |text: Loose| Best::of(text.0.as_deref().and_then(dates::parse).map(Timestamp::from_chrono));
+    let time = |text: Loose| {
+        Best::of(
+            text.0.as_deref().and_then(|text| dates::parse(text, dates::Order::default())).map(Timestamp::from_chrono),
+        )
+    };
     let mut draft = DraftEntry {
         id: Best::of(item.id.0.map(Cow::from)),
         id_is_link: None,

@@ -75,8 +75,8 @@ impl<'u> Links<'u> {
         let mut base: Option<Option<Rc<Url>>> = None;
         for href in hrefs(html) {
             let mut base = || base.get_or_insert_with(|| Url::parse(entry_url?).ok().map(Rc::new)).clone();
-            let relative = !href.contains(':');
-            let link = Link { href, base: if relative { base() } else { None } };
+            let is_absolute = href.starts_with("https://") || href.starts_with("http://");
+            let link = Link { href, base: if is_absolute { None } else { base() } };
             let Some(url) = self.absolute(&link).filter(|url| url.starts_with("http")) else { continue };
             if found.contains(&url) {
                 continue;

@@ -42,6 +42,7 @@ mod text;
 mod vocabulary;
 mod xml;
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::document::Onward;
@@ -60,7 +61,7 @@ use xml::Refusal;
 
 /// Rises whenever the same bytes would be read differently. It is part of the content hash's key, so that a better parser
 /// reads feeds again that have not changed.
-pub const PARSER_VERSION: u64 = 7;
+pub const PARSER_VERSION: u64 = 8;
 
 /// Reads a feed of any kind. `content_type` is the answer's header field, `base_url` the URL after redirects that
 /// relative links are resolved against (an invalid one resolves nothing).
@@ -156,16 +157,19 @@ pub fn entry_json(entry: &Entry) -> serde_json::Value {
 /// Reads a text of whatever kind it is; one that is broken, a second time after a repair.
 fn read(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<ParsedFeed, ParseError> {
     let is_json = text.trim_start().starts_with('{');
+    let is_too_deep = Cell::new(false);
     let once = |text: &str| {
         let draft = if is_json {
             json::read(text, limits)
         } else {
-            xml::read(text, base, limits).map_err(|refusal| parse_error(refusal, text))
+            let draft = xml::read(text, base, limits);
+            is_too_deep.set(matches!(draft, Err(Refusal::TooDeep(_))));
+            draft.map_err(|refusal| parse_error(refusal, text))
         };
         draft.and_then(|draft| normalise::finish(draft, base, limits))
     };
     let error = match once(text) {
-        Err(error @ ParseError::TooLarge(_)) => return Err(error),
+        Err(error @ ParseError::TooLarge(_)) if !is_too_deep.get() => return Err(error),
         Err(error) => error,
         sound => return sound,
     };
@@ -184,7 +188,7 @@ fn read(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<ParsedFe
 
 fn parse_error(refusal: Refusal, text: &str) -> ParseError {
     match refusal {
-        Refusal::TooLarge(why) => ParseError::TooLarge(why),
+        Refusal::TooLarge(why) | Refusal::TooDeep(why) => ParseError::TooLarge(why),
         Refusal::Late => ParseError::late(),
         Refusal::Malformed(why) if repair::feed_position(text).is_some() => ParseError::malformed(&why),
         Refusal::Malformed(why) | Refusal::NotAFeed(why) => ParseError::not_a_feed(&why),

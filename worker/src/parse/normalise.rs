@@ -108,7 +108,8 @@ fn finish_entry(draft: DraftEntry<'_>, common: &Common<'_>, links: &mut Links<'_
     };
     entry.cut = cut;
     let text = entry.content.as_deref().or(entry.summary.as_deref());
-    let base = draft.content_base;
+    let base = if entry.content.is_some() { draft.content_base } else { draft.summary_base };
+    let has_text = text.is_some();
     if let Some(text) = text {
         entry.links = links.of_text(text, base.as_ref().map(|base| base.as_str()).or(entry.url.as_deref()));
         entry.first_words = if entry.title.is_none() { links::first_words(text) } else { None };
@@ -120,7 +121,7 @@ fn finish_entry(draft: DraftEntry<'_>, common: &Common<'_>, links: &mut Links<'_
     if !persons.is_empty() {
         entry.details_mut().authors = persons;
     }
-    let base = base.filter(|base| entry.content.is_some() && entry.url.as_deref() != Some(base.as_str()));
+    let base = base.filter(|base| has_text && entry.url.as_deref() != Some(base.as_str()));
     if let Some(base) = base.and_then(|base| links.copy_of(&base)) {
         entry.details_mut().base_url = Some(base);
     }

@@ -169,7 +169,8 @@ fn skip_tag(text: &str, markup: Markup) -> usize {
         Markup::Formatting => FORMATTING.iter().any(|known| known.eq_ignore_ascii_case(name)),
     };
     let ended = inside[name_end..].starts_with(|next: char| next.is_whitespace() || matches!(next, '>' | '/'));
-    if !wanted || !ended {
+    // Looked for first, and fast: a text of nothing but unclosed tags costs that at each of them.
+    if !wanted || !ended || !text.contains('>') {
         return 0;
     }
     let tag = 1 + tag_end(&text[1..]);

@@ -396,3 +396,47 @@ fn a_feed_keeps_what_it_says_about_itself() {
         (&json!("d"), &json!("https://feed.example/i"), &json!("https://feed.example/f"))
     );
 }
+
+#[test]
+fn addresses_of_an_entry_are_resolved_whatever_comes_first_in_it() {
+    let author = "<author><name>ann</name><uri>me</uri></author>";
+    let links = "<link rel='related' href='rel'/><link href='https://o.example/p'/>";
+    for inside in [format!("{author}{links}"), format!("{links}{author}")] {
+        let document = atom(&inside).replace("<feed ", "<feed xml:base='https://blog.example/dir/' ");
+        let entry = &read(&document)[0];
+        let details = entry.details.as_deref().unwrap();
+        assert_eq!(details.authors[0].url.as_deref(), Some("https://blog.example/dir/me"), "{inside}");
+        assert!(json!(details).to_string().contains("https://blog.example/dir/rel"), "{details:?}");
+    }
+}
+
+#[test]
+fn links_of_a_summary_and_with_colons_are_resolved_like_those_of_content() {
+    let summary = "<link href='https://o.example/p'/><summary type='html'>&lt;a href='q'>q&lt;/a></summary>";
+    let based = |base: &str| atom(summary).replace("<feed ", &format!("<feed xml:base='{base}' "));
+    assert_eq!(
+        fields(&based("https://blog.example/dir/"), ["links", "base_url"]),
+        [json!(["https://blog.example/dir/q"]), json!("https://blog.example/dir/")]
+    );
+    assert_eq!(
+        fields(&based("javascript:alert(1)"), ["links", "base_url"]),
+        [json!(["https://o.example/q"]), Value::Null]
+    );
+    let wiki = "<link>https://wiki.example/a</link><description>&lt;a href='/wiki/Talk:X'>a&lt;/a> &lt;a href='?t=1:2'></description>";
+    assert_eq!(
+        fields(&rss(wiki), ["links"]),
+        [json!(["https://wiki.example/wiki/Talk:X", "https://wiki.example/a?t=1:2"])]
+    );
+}
+
+#[test]
+fn one_date_shows_the_order_of_all_dates_of_a_document() {
+    let item = |date: &str| format!("<item><guid>{date}</guid><pubDate>{date}</pubDate></item>");
+    let dates = |dates: &[&str]| -> Vec<Value> {
+        let items: String = dates.iter().map(|date| item(date)).collect();
+        let entries = read(&format!("<rss><channel><title>t</title>{items}</channel></rss>"));
+        entries.iter().map(|entry| entry_json(entry)["published"].clone()).collect()
+    };
+    assert_eq!(dates(&["05/06/2021", "13/05/2021"]), ["2021-06-05T00:00:00.000Z", "2021-05-13T00:00:00.000Z"]);
+    assert_eq!(dates(&["05/06/2021", "05/13/2021"]), ["2021-05-06T00:00:00.000Z", "2021-05-13T00:00:00.000Z"]);
+}

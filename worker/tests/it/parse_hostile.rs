@@ -40,7 +40,10 @@ fn nested(name: &str, bytes: usize) -> String {
 
 #[test]
 fn nested_elements_of_any_size_are_refused_and_do_not_overflow_the_stack() {
-    for name in ["media:group", "media:content", "itunes:category", "description", "div"] {
+    // In a text they are markup of the text, and cost as much as any.
+    let text = read(item(&nested("description", 24 * 1024)));
+    assert_eq!(text.map(|feed| (feed.entries.len(), feed.repaired)), Ok((1, true)));
+    for name in ["media:group", "media:content", "itunes:category", "div"] {
         for bytes in [24 * 1024, 1024 * 1024] {
             let result = read(item(&nested(name, bytes)));
             assert!(matches!(result, Err(ParseError::TooLarge(_))), "{name} in {bytes} bytes: {result:?}");

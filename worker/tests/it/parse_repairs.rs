@@ -298,3 +298,33 @@ fn every_encoding_is_read_with_and_without_the_right_label() {
         assert_eq!((feed.title.as_deref(), feed.repaired), (Some("Žluť"), false), "{reason}");
     }
 }
+
+#[test]
+fn markup_that_was_not_escaped_and_is_never_closed_costs_no_feed() {
+    let lines = "line<br>".repeat(400);
+    for element in ["description", "content", "itunes:summary", "media:description"] {
+        for title in ["a", "a & b"] {
+            let item = format!("<item><title>{title}</title><{element}>{lines}</{element}></item>");
+            let feed = read(element, format!("<rss><channel><title>t</title>{item}</channel></rss>").as_bytes(), None);
+            assert_eq!(titles(&feed), format!("t|{title}"), "{element}");
+        }
+    }
+    let quotes = format!("{}x{}", "<blockquote>".repeat(140), "</blockquote>".repeat(140));
+    let feed = format!(
+        "<feed xmlns='http://www.w3.org/2005/Atom'><title>t</title><entry><title>a</title><content type='xhtml'>{quotes}</content></entry></feed>"
+    );
+    assert_eq!(titles(&read("deep XHTML", feed.as_bytes(), None)), "t|a");
+}
+
+#[test]
+fn utf8_is_utf8_whatever_a_label_says() {
+    for label in ["gb2312", "gbk", "shift_jis", "euc-kr", "big5"] {
+        for title in
+            ["China\u{2019}s economy", "\u{65e5}\u{672c}\u{8a9e}\u{30cb}\u{30e5}\u{30fc}\u{30b9}", "\u{4e2d}\u{6587}"]
+        {
+            let feed =
+                format!("<?xml version='1.0' encoding='{label}'?><rss><channel><title>{title}</title></channel></rss>");
+            assert_eq!(titles(&read(label, feed.as_bytes(), None)), title, "{label}");
+        }
+    }
+}

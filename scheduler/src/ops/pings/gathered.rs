@@ -197,7 +197,7 @@ enum Heard {
 #[cfg(test)]
 mod tests {
     use common::metrics::Metrics;
-    
+
     use common::time::{Clock, ManualClock};
     use futures_util::FutureExt;
     use store::sqlite::SqliteStore;

@@ -161,7 +161,7 @@ async fn begin_epoch(copy: &mut SqliteConnection) -> Result<(i64, i64), sqlx::Er
 
 #[cfg(test)]
 mod tests {
-    
+
     use common::time::Timestamp;
 
     use super::*;

@@ -53,6 +53,7 @@ async fn strangers_words_are_only_words_on_every_page() {
         "/entries",
         "/entries?q=%3Cscript%3E&label=%22",
         "/entries?feed=1",
+        "/entries?after=-9223372036854775808",
         "/feeds",
         "/feeds?q=%3Cscript%3E",
         "/feeds/1",

@@ -158,7 +158,7 @@ async fn page_within(api: &Api, params: &RiverParams, usual: u32, time: Duration
         }
     }
     let page = filled(api, EventQuery { after: if before > 0 { 0 } else { after }, ..newest }, time).await?;
-    let first = page.items.first().map_or(after - 1, |entry| entry.seq);
+    let first = page.items.first().map_or(after.saturating_sub(1), |entry| entry.seq);
     let newer = (after > 0).then_some(first.max(1));
     let gave_up = page.more && page.items.len() < limit as usize;
     let searched_to = if gave_up { stored_before(api, page.next).await? } else { None };

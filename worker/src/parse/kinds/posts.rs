@@ -138,7 +138,7 @@ pub(super) fn json(text: &str) -> Option<Value> {
 
 /// Returns a time as publishers write it.
 pub(super) fn time(text: &str) -> Option<Timestamp> {
-    dates::parse(text).map(Timestamp::from_chrono)
+    dates::parse(text, dates::Order::default()).map(Timestamp::from_chrono)
 }
 
 /// Returns a duration as ISO 8601 writes it, in seconds: `PT1H2M3.5S`. Days are the longest unit.

@@ -61,8 +61,16 @@ impl Dialect {
 
     /// Returns whether an element holds text, so that markup inside of it is a part of the text.
     pub(super) fn holds_text(&self, plain: &str) -> bool {
+        if matches!(plain, "itunes:summary" | "itunes:subtitle" | "media:description" | "media:title") {
+            return true;
+        }
         match self.kind {
-            Kind::Rss | Kind::Rdf => matches!(plain, "title" | "description" | "content:encoded"),
+            Kind::Rss | Kind::Rdf => {
+                matches!(
+                    plain,
+                    "title" | "description" | "content:encoded" | "content" | "summary" | "body" | "fullitem"
+                )
+            }
             Kind::Atom => matches!(plain, "title" | "subtitle" | "tagline" | "summary" | "content" | "rights" | "info"),
         }
     }

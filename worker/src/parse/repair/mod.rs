@@ -13,7 +13,7 @@ mod tokens;
 use crate::parse::ParseLimits;
 use crate::watch::Watch;
 use dialect::Dialect;
-use tokens::{Tag, Token};
+use tokens::{Tag, Token, Tokens};
 
 /// A document with more open elements than this is not repaired: the reader would refuse it anyway.
 const MAX_OPEN: usize = 256;
@@ -72,13 +72,12 @@ pub(super) struct Mended {
 
 /// Returns the repaired document. `None` when it is not a feed, or when its deadline has passed.
 pub(super) fn mended(text: &str, limits: &ParseLimits) -> Option<Mended> {
-    let mut rest = &text[feed_position(text)?..];
+    let text = &text[feed_position(text)?..];
     let mut watch = Watch::new(limits.deadline);
-    let Some((Token::Start(root), _)) = tokens::first(rest) else { return None };
-    let mut rewriter = Rewriter::new(Dialect::of_root(root.name)?, rest.len());
-    while let Some((token, length)) = tokens::first(rest) {
-        let raw = &rest[..length];
-        rest = &rest[length..];
+    let Some((Token::Start(root), _)) = Tokens::new(text).next() else { return None };
+    let mut rewriter = Rewriter::new(Dialect::of_root(root.name)?, text.len());
+    let mut tokens = Tokens::new(text);
+    while let Some((token, raw)) = tokens.next() {
         match token {
             Token::Text(text) => rewriter.text(text),
             Token::Data(data) => tokens::push_literal(&mut rewriter.out, data),
@@ -86,7 +85,7 @@ pub(super) fn mended(text: &str, limits: &ParseLimits) -> Option<Mended> {
             Token::End(name) => rewriter.end(name, raw),
             Token::Nothing => {}
         }
-        rewriter.hopeless |= rewriter.out.len() > rewriter.longest || watch.is_late(text.len() - rest.len());
+        rewriter.hopeless |= rewriter.out.len() > rewriter.longest || watch.is_late(text.len() - tokens.left());
         if rewriter.hopeless || rewriter.closed {
             break;
         }

@@ -1,6 +1,6 @@
 //! A tokeniser for XML that is none: it never fails, and finds in any text what the author probably meant.
 //!
-//! Linear in the length of the text: what is unclosed is searched for once.
+//! Linear in the length of the text: what is unclosed is searched for a bounded number of times.
 
 use crate::parse::entities;
 
@@ -29,61 +29,96 @@ pub(super) struct Tag<'a> {
     pub(super) empty: bool,
 }
 
-/// Returns the token that a text begins with, and its length. `None` at the end.
-pub(super) fn first(text: &str) -> Option<(Token<'_>, usize)> {
-    let Some(markup) = text.strip_prefix('<') else {
-        let length = text.find('<').unwrap_or(text.len());
-        return (length > 0).then(|| (Token::Text(&text[..length]), length));
-    };
-    if let Some(data) = markup.strip_prefix("![CDATA[") {
-        let (inside, length) = data.find("]]>").map_or((data, text.len()), |end| (&data[..end], end + 12));
-        return Some((Token::Data(inside), length));
-    }
-    let through = |end: &str| text.find(end).map_or(text.len(), |at| at + end.len());
-    if markup.starts_with("!--") {
-        return Some((Token::Nothing, through("-->")));
-    }
-    if markup.starts_with(['?', '!']) {
-        return Some((Token::Nothing, through(">")));
-    }
-    let (is_end, named) = markup.strip_prefix('/').map_or((false, markup), |named| (true, named));
-    let name_end = named.find(|c: char| c.is_whitespace() || matches!(c, '>' | '/' | '<' | '=')).unwrap_or(named.len());
-    let name = &named[..name_end];
-    if !is_name(name) {
-        return Some((Token::Text(&text[..1]), 1));
-    }
-    if is_end {
-        let rest = &named[name_end..];
-        let end = rest.find(['>', '<']).map_or(rest.len(), |at| at + usize::from(rest[at..].starts_with('>')));
-        return Some((Token::End(name), 2 + name_end + end));
-    }
-    let rest = &named[name_end..];
-    let (inside, closed) = tag_end(rest);
-    let trimmed = rest[..inside].trim_end();
-    let empty = trimmed.ends_with('/');
-    let attributes = trimmed.strip_suffix('/').unwrap_or(trimmed);
-    Some((Token::Start(Tag { name, attributes, empty }), 1 + name_end + inside + closed))
+/// How many times its own length a document may be scanned for quotes that are never closed.
+const WASTE: usize = 8;
+
+/// The tokens of a text, each with the text that it is made of.
+pub(super) struct Tokens<'a> {
+    rest: &'a str,
+    /// Bytes that may still be scanned in vain.
+    budget: usize,
 }
 
-/// Returns where the inside of a tag ends, and the length of what closes it: the first `>` outside of quotes, or, when
-/// a quote is never closed or another tag begins, the first of either.
-fn tag_end(text: &str) -> (usize, usize) {
-    let mut quote = None;
-    let mut after_equals = false;
-    for (at, byte) in text.bytes().enumerate() {
-        match (quote, byte) {
-            (Some(open), byte) if byte == open => quote = None,
-            (Some(_), _) => {}
-            (None, b'"' | b'\'') if after_equals => quote = Some(byte),
-            (None, b'>') => return (at, 1),
-            (None, b'<') => return (at, 0),
-            _ => {}
-        }
-        after_equals = byte == b'=' || (after_equals && byte.is_ascii_whitespace());
+impl<'a> Tokens<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Tokens { rest: text, budget: text.len().saturating_mul(WASTE) }
     }
-    match text.find(['>', '<']) {
-        Some(at) => (at, usize::from(text[at..].starts_with('>'))),
-        None => (text.len(), 0),
+
+    /// Returns the number of bytes that are left.
+    pub(super) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Returns the token that the rest begins with, and its length. `None` at the end.
+    fn first(&mut self) -> Option<(Token<'a>, usize)> {
+        let text = self.rest;
+        let Some(markup) = text.strip_prefix('<') else {
+            let length = text.find('<').unwrap_or(text.len());
+            return (length > 0).then(|| (Token::Text(&text[..length]), length));
+        };
+        if let Some(data) = markup.strip_prefix("![CDATA[") {
+            let (inside, length) = data.find("]]>").map_or((data, text.len()), |end| (&data[..end], end + 12));
+            return Some((Token::Data(inside), length));
+        }
+        let through = |end: &str| text.find(end).map_or(text.len(), |at| at + end.len());
+        if markup.starts_with("!--") {
+            return Some((Token::Nothing, through("-->")));
+        }
+        if markup.starts_with(['?', '!']) {
+            return Some((Token::Nothing, through(">")));
+        }
+        let (is_end, named) = markup.strip_prefix('/').map_or((false, markup), |named| (true, named));
+        let name_end =
+            named.find(|c: char| c.is_whitespace() || matches!(c, '>' | '/' | '<' | '=')).unwrap_or(named.len());
+        let name = &named[..name_end];
+        if !is_name(name) {
+            return Some((Token::Text(&text[..1]), 1));
+        }
+        let rest = &named[name_end..];
+        if is_end {
+            let end = rest.find(['>', '<']).map_or(rest.len(), |at| at + usize::from(rest[at..].starts_with('>')));
+            return Some((Token::End(name), 2 + name_end + end));
+        }
+        let (inside, closed) = self.tag_end(rest);
+        let trimmed = rest[..inside].trim_end();
+        let empty = trimmed.ends_with('/');
+        let attributes = trimmed.strip_suffix('/').unwrap_or(trimmed);
+        Some((Token::Start(Tag { name, attributes, empty }), 1 + name_end + inside + closed))
+    }
+
+    /// Returns where the inside of a tag ends, and the length of what closes it: the first `>` outside of quotes, or, when
+    /// a quote is never closed or another tag begins, the first of either.
+    fn tag_end(&mut self, text: &str) -> (usize, usize) {
+        let mut quote = None;
+        let mut after_equals = false;
+        let scanned = &text[..text.floor_char_boundary(self.budget)];
+        for (at, byte) in scanned.bytes().enumerate() {
+            match (quote, byte) {
+                (Some(open), byte) if byte == open => quote = None,
+                (Some(_), _) => {}
+                (None, b'"' | b'\'') if after_equals => quote = Some(byte),
+                (None, b'>') => return (at, 1),
+                (None, b'<') => return (at, 0),
+                _ => {}
+            }
+            after_equals = byte == b'=' || (after_equals && byte.is_ascii_whitespace());
+        }
+        self.budget -= scanned.len();
+        match text.find(['>', '<']) {
+            Some(at) => (at, usize::from(text[at..].starts_with('>'))),
+            None => (text.len(), 0),
+        }
+    }
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = (Token<'a>, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (token, length) = self.first()?;
+        let (raw, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        Some((token, raw))
     }
 }
 
@@ -172,14 +207,8 @@ fn push_reference(out: &mut String, text: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn tokens(mut text: &str) -> Vec<Token<'_>> {
-        let mut tokens = Vec::new();
-        while let Some((token, length)) = first(text) {
-            assert!(length > 0, "{text}");
-            tokens.push(token);
-            text = &text[length..];
-        }
-        tokens
+    fn tokens(text: &str) -> Vec<Token<'_>> {
+        Tokens::new(text).inspect(|(_, raw)| assert!(!raw.is_empty(), "{text}")).map(|(token, _)| token).collect()
     }
 
     fn start<'a>(name: &'a str, attributes: &'a str, empty: bool) -> Token<'a> {
@@ -204,6 +233,18 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(tokens(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn quotes_that_are_never_closed_cost_a_bounded_number_of_scans() {
+        let text = format!("<b{} x=\"", " x=\"/<a ='\"".repeat(1000));
+        let mut tokens = Tokens::new(&text);
+        let before = tokens.budget;
+        assert!(tokens.by_ref().count() > 1000);
+        assert!(before <= WASTE * text.len() && tokens.budget == 0, "all of it is spent");
+        let sound = "<a b='c'/>".repeat(1000);
+        let mut tokens = Tokens::new(&sound);
+        assert_eq!((tokens.by_ref().count(), tokens.budget), (1000, WASTE * sound.len()), "nothing is wasted");
     }
 
     #[test]

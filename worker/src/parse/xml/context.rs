@@ -118,7 +118,8 @@ impl Context {
             Some(outer) => outer.join(written.trim()),
             None => Url::parse(written.trim()),
         };
-        if let Some(base) = base.ok().filter(|base| base.as_str().len() <= MAX_BASE) {
+        let is_web = |base: &Url| matches!(base.scheme(), "http" | "https");
+        if let Some(base) = base.ok().filter(|base| is_web(base) && base.as_str().len() <= MAX_BASE) {
             let base = self.shared(base);
             self.bases.push((depth, base));
         }

@@ -28,10 +28,11 @@ impl<'a> Pass<'a, '_> {
     pub(super) fn details(&mut self) -> Option<&mut DraftDetails<'a>> {
         let base = self.context.base();
         let (entry, _) = self.entry.as_mut()?;
-        if entry.details.is_none() {
-            entry.details().base = base;
+        let details = entry.details();
+        if details.base.is_none() {
+            details.base = base;
         }
-        Some(entry.details())
+        Some(details)
     }
 
     /// Handles an element of an entry whose attributes, text or members are details.
@@ -243,6 +244,14 @@ impl<'a> Pass<'a, '_> {
         }
         if let (Some(declared), Some(details)) = (declared.filter(|declared| !declared.is_empty()), self.details()) {
             details.fields.content_type.get_or_insert(declared);
+        }
+    }
+
+    /// The base in force around an entry's summary, for entries without content.
+    pub(super) fn summary_is(&mut self) {
+        let base = self.context.base();
+        if let Some((entry, _)) = &mut self.entry {
+            entry.summary_base = entry.summary_base.take().or(base);
         }
     }
 

@@ -35,7 +35,7 @@ impl<'l> Guard<'l> {
         self.depth += 1;
         self.elements += usize::from(counts);
         if self.depth > limits.max_depth {
-            return Err(Refusal::TooLarge(format!("elements are nested more than {} deep", limits.max_depth)));
+            return Err(Refusal::TooDeep(format!("elements are nested more than {} deep", limits.max_depth)));
         }
         if self.elements > limits.max_elements {
             return Err(Refusal::TooLarge(format!("more than {} elements", limits.max_elements)));

@@ -14,7 +14,7 @@ use super::capture::{Capture, Captured};
 use super::details::describe_file;
 use super::pass::{CapturedText, Format, Pass, Root, Scope};
 use super::refusal::Refusal;
-use crate::parse::dates;
+use crate::parse::dates::{self, Order};
 use crate::parse::draft::{DraftEntry, File, MAX_MEMBERS, Text};
 use crate::parse::link::Link;
 use crate::parse::text::{Markup, as_html};
@@ -120,12 +120,13 @@ impl<'a> Pass<'a, '_> {
                 self.content_is(tag);
                 self.hold(word, tag, span)
             }
-            Element::Title
-            | Element::Id
-            | Element::Summary
-            | Element::Published
-            | Element::Updated
-            | Element::Language => self.hold(word, tag, span),
+            Element::Summary => {
+                self.summary_is();
+                self.hold(word, tag, span)
+            }
+            Element::Title | Element::Id | Element::Published | Element::Updated | Element::Language => {
+                self.hold(word, tag, span)
+            }
             Element::Entry
             | Element::Channel
             | Element::Name
@@ -158,7 +159,7 @@ impl<'a> Pass<'a, '_> {
             if let Some(href) = attribute(tag, "href") {
                 self.offer_link(PAGE, href);
             }
-            let changed = attribute(tag, "lastmod").and_then(|text| time(&text));
+            let changed = attribute(tag, "lastmod").and_then(|text| time(&text, self.order));
             if let (Some(changed), Some((entry, _))) = (changed, &mut self.entry) {
                 entry.updated.offer(0, changed);
             }
@@ -326,7 +327,10 @@ impl<'a> Pass<'a, '_> {
                 if around == Some(Scope::File) && element == Element::Summary {
                     describe_file(entry, &text, markup);
                 }
-                put(entry, element, rank, Text { raw: text, markup });
+                if matches!(element, Element::Published | Element::Updated) {
+                    self.has_day_first |= dates::has_day_first(&text);
+                }
+                put(entry, element, rank, Text { raw: text, markup }, self.order);
             }
             (_, None) => self.put_in_feed(element, rank, Text { raw: text, markup }),
         }
@@ -377,14 +381,14 @@ fn names_feed(tag: &BytesStart<'_>) -> bool {
     attributes.any(|one| one.key.as_ref().starts_with("xmlns") && Space::of_uri(&one.value) == Some(Space::Feed))
 }
 
-fn put<'a>(entry: &mut DraftEntry<'a>, element: Element, rank: u8, text: Text<'a>) {
+fn put<'a>(entry: &mut DraftEntry<'a>, element: Element, rank: u8, text: Text<'a>, order: Order) {
     match element {
         Element::Title => entry.title.offer(rank, text),
         Element::Summary => entry.summary.offer(rank, html(text)),
         Element::Content => entry.content.offer(rank, html(text)),
         Element::Language => entry.language.offer(0, text.raw),
-        Element::Published => time(&text.raw).is_some_and(|at| entry.published.offer(rank, at)),
-        Element::Updated => time(&text.raw).is_some_and(|at| entry.updated.offer(rank, at)),
+        Element::Published => time(&text.raw, order).is_some_and(|at| entry.published.offer(rank, at)),
+        Element::Updated => time(&text.raw, order).is_some_and(|at| entry.updated.offer(rank, at)),
         _ => false,
     };
 }
@@ -394,8 +398,8 @@ fn html(text: Text<'_>) -> Cow<'_, str> {
     if text.markup.is_some() { text.raw } else { as_html(text.raw) }
 }
 
-fn time(text: &str) -> Option<Timestamp> {
-    dates::parse(text).map(Timestamp::from_chrono)
+fn time(text: &str, order: Order) -> Option<Timestamp> {
+    dates::parse(text, order).map(Timestamp::from_chrono)
 }
 
 /// Decodes text with white space anywhere in it; `None` if the result is not text.

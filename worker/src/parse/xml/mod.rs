@@ -23,6 +23,7 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesEnd, BytesStart, Event};
 use url::Url;
 
+use super::dates::Order;
 use super::draft::Draft;
 use super::vocabulary::Word;
 use super::{ParseLimits, entities};
@@ -33,9 +34,19 @@ pub(super) use refusal::Refusal;
 
 /// Reads a document whose own URL is `document_url`.
 pub(super) fn read<'a>(text: &'a str, document_url: Option<&Url>, limits: &ParseLimits) -> Result<Draft<'a>, Refusal> {
+    let pass = passed(text, Pass::new(text, document_url, limits), limits)?;
+    if !pass.has_day_first {
+        return pass.finish();
+    }
+    // One date shows how the others are meant, also those before it.
+    let order = Order::DayFirst;
+    passed(text, Pass { order, ..Pass::new(text, document_url, limits) }, limits)?.finish()
+}
+
+/// Passes over a document.
+fn passed<'a, 'l>(text: &'a str, mut pass: Pass<'a, 'l>, limits: &ParseLimits) -> Result<Pass<'a, 'l>, Refusal> {
     let mut reader = Reader::from_str(text);
     reader.config_mut().expand_empty_elements = true;
-    let mut pass = Pass::new(text, document_url, limits);
     let mut watch = Watch::new(limits.deadline);
     loop {
         let begins = position(reader.buffer_position());
@@ -62,7 +73,7 @@ pub(super) fn read<'a>(text: &'a str, document_url: Option<&Url>, limits: &Parse
             _ => {}
         }
     }
-    pass.finish()
+    Ok(pass)
 }
 
 fn position(offset: u64) -> usize {

@@ -9,6 +9,7 @@ use super::context::Context;
 use super::doctype::Entities;
 use super::guard::Guard;
 use crate::parse::ParseLimits;
+use crate::parse::dates::Order;
 use crate::parse::draft::{Draft, DraftEntry};
 use crate::parse::kept::Kept;
 use crate::parse::vocabulary::Word;
@@ -119,6 +120,10 @@ pub(super) struct Pass<'a, 'l> {
     pub(super) capture: Option<(Capture<'a>, CapturedText)>,
     /// A person's own text is collected around its parts.
     pub(super) person: Option<Person<'a>>,
+    /// How its dates are read.
+    pub(super) order: Order,
+    /// One of its dates has the day first, without doubt.
+    pub(super) has_day_first: bool,
     /// Attributes of an element whose text is collected, where both count.
     pub(super) attributes: Vec<(String, String)>,
     /// Without its entries.
@@ -141,6 +146,8 @@ impl<'a, 'l> Pass<'a, 'l> {
             scopes: Vec::with_capacity(16),
             capture: None,
             person: None,
+            order: Order::default(),
+            has_day_first: false,
             attributes: Vec::new(),
             draft: Draft::default(),
             kept: Kept::new(limits.max_entries),

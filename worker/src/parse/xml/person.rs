@@ -33,10 +33,11 @@ impl<'a> Pass<'a, '_> {
                 authors.push(author);
             }
         }
-        if let Some((entry, _)) = self.entry.as_mut().filter(|_| email.is_some() || person.uri.is_some()) {
+        let has_address = email.is_some() || person.uri.is_some();
+        if has_address && let Some(details) = self.details() {
             let url = person.uri.map(Cow::into_owned);
             let author = Author { name: name.clone().into_owned(), url, email, avatar: None };
-            let authors = &mut entry.details().authors;
+            let authors = &mut details.authors;
             if authors.len() < MAX_MEMBERS {
                 authors.push((person.rank, author));
             }
