@@ -38,7 +38,7 @@ pub(crate) struct ImportArgs {
     client: ClientArgs,
 }
 
-/// Writes all feeds as OPML, which `feedfleet import` reads again
+/// Writes all feeds as OPML, which `feedfleet import` reads again; those with a login are left out
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// The file to write; - for standard output, which is the default
@@ -314,7 +314,7 @@ async fn write(args: &ExportArgs, client: &Client, first: List<FeedView>, out: &
     let mut folder = opml::Folder::default();
     let mut logins = 0_u64;
     let count = each_feed(client, first, |feed| {
-        // The file has no logins: whoever imports it would poll another feed.
+        // The file has no logins: its import would poll another feed.
         if feed.credentials {
             logins += 1;
             return Ok(0);

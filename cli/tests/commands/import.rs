@@ -130,6 +130,23 @@ async fn what_one_fleet_exports_another_imports_to_the_same_set() {
     assert_eq!(feeds(&other), feeds(&one));
 }
 
+/// A file has no logins, and an outline without one would be another feed.
+#[tokio::test(flavor = "multi_thread")]
+async fn feeds_with_a_login_are_left_out_of_an_export() {
+    let key = "secrets.key=AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+    let fleet = Fleet::start(&["--set", key, "--set", "policy.import_spread=1000h"]).await;
+    fleet.done(&["fleet", "pause"]);
+    for url in ["http://a.example/feed", "http://ann:secret-of-hers@a.example/feed"] {
+        fleet.done(&["feed", "add", "--json", url]);
+    }
+    let ran = fleet.run(&["export"]);
+    let expected = "1 feed with a login left out: an import could not log in\n1 feed exported\n";
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), expected));
+    assert_eq!(ran.out.matches("http://a.example/feed").count(), 1, "{}", ran.out);
+    assert!(!ran.out.contains("private"), "{}", ran.out);
+    assert!(import(&fleet, ran.out.as_bytes(), &[]).out.starts_with("0 feeds added, 1 known\n"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_keeps_links_pipes_and_permissions() {
     let fleet = quiet().await;

@@ -118,7 +118,7 @@ async fn follow(
         let answer = match once(ops, of.feed, &url, call).await? {
             Ok(answer) => answer,
             Err(until) if hop == 0 => return Ok(Err(until)),
-            // The hub itself was asked, and it is its target that has no time.
+            // The hub itself had its request, and it is its target that has no time.
             Err(until) => {
                 let busy =
                     DeliveryAnswer::unanswered(DeliveryOutcome::Refused, "the host that it redirects to is busy");

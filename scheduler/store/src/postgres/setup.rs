@@ -92,7 +92,7 @@ impl SchedulerRole {
         let [role, database, schema] = [&self.role, &self.database, &self.namespace].map(|name| identifier(name));
         [
             format!("GRANT CONNECT ON DATABASE {database} TO {role}"),
-            // An administrator who is no superuser gives things to a role of which it is a member.
+            // An administrator who is not a superuser gives things to a role of which it is a member.
             format!(
                 "DO $$ BEGIN IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = CURRENT_USER) THEN \
                  GRANT {role} TO CURRENT_USER; END IF; END $$"

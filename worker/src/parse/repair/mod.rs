@@ -29,7 +29,7 @@ const MAX_JUNK: usize = 64 * 1024;
 /// Longest name of a root element, prefix included, in bytes: further ones must not be read to their end at each `<`.
 const MAX_ROOT_NAME: usize = 32;
 
-/// What is no markup of the document: how it begins, and how it ends.
+/// What is not markup of the document: how it begins, and how it ends.
 const NO_MARKUP: [(&str, &str); 3] = [("<!--", "-->"), ("<script", "</script"), ("<style", "</style")];
 
 /// Returns where the feed begins in a text, if there is one: at the first tag that only a feed begins with. A page may mention

@@ -35,7 +35,7 @@ const WASTE: usize = 8;
 /// The tokens of a text, each with the text that it is made of.
 pub(super) struct Tokens<'a> {
     rest: &'a str,
-    /// Bytes that may still be scanned in vain.
+    /// Bytes that may still be scanned without finding an end.
     budget: usize,
 }
 
