@@ -138,6 +138,7 @@ impl Scheduler {
                 schedule: schedule.clone(),
                 gate: gate.clone(),
                 jobs: jobs.clone(),
+                reports: reports.clone(),
                 clock: clock.clone(),
                 config: config.clone(),
                 config_source: OnceLock::new(),

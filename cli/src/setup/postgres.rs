@@ -22,6 +22,13 @@ pub(super) async fn apply(config: &Config, user: &User, database: Option<&str>, 
              has it), or this administrator may not create it"
         );
     }
+    if !applied.may_read_timeline {
+        note!(
+            "a superuser has to grant {} EXECUTE on pg_control_system(), pg_current_wal_lsn() and pg_walfile_name(pg_lsn): \
+             without it the promotion of a standby is not noticed",
+            user.name
+        );
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use common::server_password::ServerPassword;
 use super::user::{Role, Setup, User, redis_settings};
 
 pub(super) fn setup(config: &Config, user: &User) -> Setup {
-    let rules = user_rules(hash(user).as_deref(), &rights(config, user)).join(" ");
+    let rules = user_rules(hash(user).as_slice(), &rights(config, user)).join(" ");
     Setup {
         paste: "paste this command into redis-cli at each node, replicas included, because users are not replicated; then run \
                 ACL SAVE, or without an aclfile CONFIG REWRITE, or the user is gone after a restart",

@@ -3,7 +3,9 @@
 //! Workers reach the keys of the host gate and no others, with the commands of the gate's scripts and no others: Redis checks both inside
 //! of scripts as well. Schedulers reach the schedule's keys too.
 
-use ::redis::{Client, ErrorKind, RedisError};
+use std::collections::HashMap;
+
+use ::redis::{Client, ErrorKind, RedisError, Value, from_redis_value};
 
 use super::cluster::all_addresses;
 use crate::config::{ServerConfig, hosts_of};
@@ -88,30 +90,37 @@ async fn nodes(seed: &str) -> Result<Vec<String>, RedisError> {
     Ok(all_addresses(&client.get_connection_info().addr().to_string(), &answer, by_name))
 }
 
-/// Returns the rules of `ACL SETUSER` that make a user as described: on, with these rights only, and with this hash as its only
-/// password. Without a hash it keeps its passwords.
-pub fn user_rules(hash: Option<&str>, rights: &[String]) -> Vec<String> {
-    let first = match hash {
-        Some(hash) => vec!["reset".to_owned(), format!("#{hash}")],
-        None => ["resetkeys", "resetchannels", "-@all"].map(str::to_owned).to_vec(),
+/// Returns the rules of `ACL SETUSER` that make a user as described: on, with these rights only, and with these hashes as its only
+/// passwords. Without any it keeps its passwords.
+pub fn user_rules(hashes: &[String], rights: &[String]) -> Vec<String> {
+    let mut rules: Vec<String> = match hashes {
+        [] => ["resetkeys", "resetchannels", "-@all"].map(str::to_owned).to_vec(),
+        hashes => std::iter::once("reset".to_owned()).chain(hashes.iter().map(|hash| format!("#{hash}"))).collect(),
     };
-    first.into_iter().chain(["on".to_owned()]).chain(rights.iter().cloned()).collect()
+    rules.push("on".to_owned());
+    rules.extend(rights.iter().cloned());
+    rules
 }
 
-/// Sets a user at the server of this administrator's URL, see [`user_rules`].
-///
-/// Without a hash it must be there: Redis would make one that nobody can use.
+/// Sets a user at the server of this administrator's URL: on, with these rights only, and with this hash as its only password. Without
+/// one it keeps its passwords, and must have some.
 pub async fn set_user(url: &str, user: &str, hash: Option<&str>, rights: &[String]) -> Result<Kept, RedisError> {
     let mut connection = Client::open(url)?.get_multiplexed_async_connection().await?;
-    if hash.is_none() {
-        let known: Option<::redis::Value> =
-            ::redis::cmd("ACL").arg("GETUSER").arg(user).query_async(&mut connection).await?;
-        if known.is_none() {
-            return Err((ErrorKind::Client, "there is no such user, so it has no password to keep").into());
+    let hashes = match hash {
+        Some(hash) => vec![hash.to_owned()],
+        None => {
+            let known: Option<HashMap<String, Value>> =
+                ::redis::cmd("ACL").arg("GETUSER").arg(user).query_async(&mut connection).await?;
+            let passwords = known.and_then(|mut known| known.remove("passwords"));
+            let hashes: Vec<String> = passwords.map(from_redis_value).transpose()?.unwrap_or_default();
+            if hashes.is_empty() {
+                return Err((ErrorKind::Client, "there is no such user with a password to keep").into());
+            }
+            hashes
         }
-    }
+    };
     let mut set = ::redis::cmd("ACL");
-    set.arg("SETUSER").arg(user).arg(user_rules(hash, rights));
+    set.arg("SETUSER").arg(user).arg(user_rules(&hashes, rights));
     let () = set.query_async(&mut connection).await?;
     for save in [["ACL", "SAVE"], ["CONFIG", "REWRITE"]] {
         let saved: Result<(), RedisError> = ::redis::cmd(save[0]).arg(save[1]).query_async(&mut connection).await;

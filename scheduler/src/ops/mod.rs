@@ -30,6 +30,7 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::policy::{Audience, Policy, Rule, Status, Subject, Terms, category, first_due, replan};
 use common::queue::Queue;
+use common::report::FetchReport;
 use common::secrets::{Credentials, Keyring, Login, SecretError};
 use common::time::{Clock, Timestamp};
 use common::url::{FeedId, FeedUrl};
@@ -56,6 +57,8 @@ pub struct Ops {
     pub gate: Arc<dyn HostGate>,
     /// To the workers.
     pub jobs: Arc<dyn Queue<FetchJob>>,
+    /// Reports on them.
+    pub reports: Arc<dyn Queue<FetchReport>>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// The configuration at the start; what may change since then is in [`Condition::config`].

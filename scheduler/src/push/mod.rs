@@ -196,15 +196,14 @@ async fn act_on(ops: &Ops, of: PushSubscription) -> Result<Option<Timestamp>, Ba
         (Answer::Accepted, PushKind::WebSub) => return Ok(None),
         (Answer::Accepted, PushKind::RssCloud) => state::registered(&next, now, spread()),
         (Answer::Failed(reason, not_before), _) => state::failed(&next, reason.clone(), *not_before, now, spread()),
-        (Answer::Later(until), _) => state::put_off(&next, *until, now, spread()),
+        (Answer::Later(until), _) => {
+            let before = PushSubscription { revision: next.revision, ..of.clone() };
+            state::put_off(&before, *until, now, spread())
+        }
     };
     if !matches!(answer, Answer::Accepted) {
         // The hub did not take a new one, and signs with the one before, if any.
         after.secret = of.secret;
-    }
-    if matches!(answer, Answer::Later(_)) {
-        // Nothing was sent: an earlier request still waits for its verification.
-        after.asked_at = of.asked_at;
     }
     // A verification that came meanwhile has changed the revision: it stays.
     ops.store.store_push(&after).await?;

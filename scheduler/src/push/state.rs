@@ -75,9 +75,11 @@ pub(super) fn failed(
     next
 }
 
-/// Returns the subscription after its host's gate was closed until then: nothing was requested, so nothing failed.
+/// Returns the subscription after its host's gate was closed until then: nothing was requested, so nothing failed, and an earlier
+/// request still waits for its verification.
 pub(super) fn put_off(of: &PushSubscription, until: Timestamp, now: Timestamp, spread: f64) -> PushSubscription {
-    let mut next = PushSubscription { asked_at: None, ..of.clone() };
+    let mut next = of.clone();
+    lapse(&mut next, now);
     let by = FIRST_RETRY.mul_f64(spread);
     next.act_at = until.max(now.after(SHORTEST_RETRY)).after(by.min(until.since(now)));
     next.act_at = before_the_end(&next, now);
@@ -278,9 +280,19 @@ mod tests {
 
     #[test]
     fn a_busy_host_is_no_failure() {
-        let of = put_off(&asked(&pending(), at(0)), at(60), at(1), 0.5);
-        assert_eq!((of.failures, of.asked_at), (0, None));
-        assert!(of.act_at >= at(60));
+        let live = verified(&asked(&pending(), at(0)), Duration::from_secs(864_000), at(1), 0.0).unwrap();
+        let renewed = asked(&live, at(2));
+        let mut of = renewed.clone();
+        for second in [60, 120, 180] {
+            of = put_off(&of, at(second), at(second - 59), 0.5);
+            assert!(of.act_at >= at(second));
+        }
+        assert_eq!(
+            PushSubscription { act_at: renewed.act_at, ..of.clone() },
+            renewed,
+            "an earlier request waits as before"
+        );
+        assert_eq!(put_off(&of, at(900_000), at(864_100), 0.5).state, PushState::Lapsed, "its lease ends all the same");
     }
 
     #[test]

@@ -85,7 +85,10 @@ async fn servers(ops: &Ops) -> Result<(), String> {
     store(ops).await?;
     ops.schedule.check_whole(&*ops.clock).await.map_err(|error| unusable("the schedule", &error))?;
     ops.gate.check_whole(&*ops.clock).await.map_err(|error| unusable("the host gate", &error))?;
-    ops.jobs.check().await.map_err(|error| unusable("the queue", &error))
+    for checked in [ops.jobs.check().await, ops.reports.check().await] {
+        checked.map_err(|error| unusable("the queue", &error))?;
+    }
+    Ok(())
 }
 
 async fn store(ops: &Ops) -> Result<(), String> {

@@ -30,7 +30,8 @@ pub(super) enum Order {
 /// Returns the point in time that a publisher's text means.
 pub(super) fn parse(text: &str, order: Order) -> Option<DateTime<Utc>> {
     // Java writes the zone's name behind the time: `2021-09-06T00:01:00Z[UTC]`.
-    let text = text.split('[').next().unwrap_or_default().trim();
+    let before = text.split_once('[').map(|(before, _)| before).filter(|before| !before.trim().is_empty());
+    let text = before.unwrap_or(text).trim();
     if text.is_empty() || text.len() > MAX_BYTES {
         return None;
     }
@@ -132,7 +133,7 @@ fn unix(text: &str) -> Option<DateTime<Utc>> {
     let number: i64 = whole.parse().ok()?;
     match whole.len() {
         9 | 10 => DateTime::from_timestamp(number, 0),
-        13 => DateTime::from_timestamp_millis(number),
+        12 | 13 => DateTime::from_timestamp_millis(number),
         _ => None,
     }
 }
@@ -483,6 +484,12 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(read(text).as_deref(), Some(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_around_a_date_does_not_hide_it() {
+        assert_eq!(read("[Update] Mon, 06 Sep 2021 00:01:00 GMT").as_deref(), Some("2021-09-06T00:01:00.000Z"));
+        assert_eq!(read("946684800000").as_deref(), Some("2000-01-01T00:00:00.000Z"));
     }
 
     #[test]

@@ -11,8 +11,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use chrono::Datelike;
 use common::entry::{Entry, Fingerprint};
 use common::known::KnownEntries;
+use common::time::Timestamp;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The fields that distinguish two entries of one id, in the order of trust.
@@ -86,6 +88,11 @@ pub(crate) fn steady(entries: &mut [Entry], known: &KnownEntries) {
         if known.contains(entry.fingerprint()) {
             continue;
         }
+        let swapped = with_swapped_dates(entry).filter(|swapped| known.contains(swapped.fingerprint()));
+        if let Some(swapped) = swapped {
+            *entry = swapped;
+            continue;
+        }
         let (common, is_shared) = common_id(entry);
         if is_shared && is_known(&entry.id) {
             continue;
@@ -114,6 +121,21 @@ pub(crate) fn steady(entries: &mut [Entry], known: &KnownEntries) {
             entries[at].id = id;
         }
     }
+}
+
+/// Returns an entry with days for months and months for days in its dates, if that makes another date: how a date like `5/6/2021` is
+/// read depends on the others of its document, and is not to change with them.
+fn with_swapped_dates(entry: &Entry) -> Option<Entry> {
+    let swapped = |at: Timestamp| {
+        let at = at.to_chrono();
+        let other = at.with_day(1)?.with_month(at.day())?.with_day(at.month())?;
+        (other != at).then(|| Timestamp::from_chrono(other))
+    };
+    let (published, updated) = (entry.published.and_then(swapped), entry.updated.and_then(swapped));
+    if published.is_none() && updated.is_none() {
+        return None;
+    }
+    Some(Entry { published: published.or(entry.published), updated: updated.or(entry.updated), ..entry.clone() })
 }
 
 /// Returns the other ids that an entry may be known by whose id is its address: that of its site before it began to use TLS, or to be
@@ -220,11 +242,30 @@ mod tests {
             let guid = Entry { id: "http://a.example/1".into(), ..now("1") };
             let new_guid =
                 Entry { id: format!("{moved}1"), url: Some("http://a.example/other".into()), ..guid.clone() };
+            let link = Entry { url: Some(guid.id.clone()), ..guid.clone() };
+            assert_eq!(ids(&[&[link], &[now("1")]])[1][0].1, "http://a.example/1", "a guid that is the link");
             assert_ne!(
                 ids(&[&[guid], std::slice::from_ref(&new_guid)])[1][0].1,
                 "http://a.example/1",
                 "a guid is what it says"
             );
+        }
+    }
+
+    #[test]
+    fn a_date_that_another_entry_lets_read_otherwise_is_no_edit() {
+        let dated = |text: &str| Entry {
+            published: Some(text.parse::<chrono::DateTime<chrono::Utc>>().map(Timestamp::from_chrono).unwrap()),
+            ..entry("1", "https://a.example/1", "a")
+        };
+        let before = dated("2021-05-06T10:00:00Z");
+        let known = KnownEntries::default().after_document(std::iter::once(before.fingerprint()));
+        for (now, kept) in
+            [("2021-06-05T10:00:00Z", true), ("2021-06-06T10:00:00Z", false), ("2021-05-06T11:00:00Z", false)]
+        {
+            let mut entries = [dated(now)];
+            steady(&mut entries, &known);
+            assert_eq!(entries[0] == before, kept, "{now}");
         }
     }
 

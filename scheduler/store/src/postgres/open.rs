@@ -11,6 +11,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use super::pooler::refuse_shared_sessions;
 use super::primary::{self, Servers};
+use super::setup::{hand_over, identifier, literal};
 use super::silence::Connections;
 use super::{Limits, PostgresStore, bounded, search};
 use crate::StoreError;
@@ -137,19 +138,20 @@ async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<
     if found > known {
         return Err(StoreError::TooNew { found, known });
     }
+    let owner = owner(&mut on, namespace).await.map_err(StoreError::on(ACTION))?;
+    if let Some(Owner { name, may_act: true }) = &owner {
+        // After a restore, for example: all tables are to be the schedulers', new ones and those that
+        // a backup or an earlier migration left to the administrator.
+        let hand_over = hand_over(namespace, "rolname = CURRENT_USER");
+        let (role, owner) = (identifier(name), literal(name));
+        let act = format!("DO $$ DECLARE owner text := {owner}; made text; BEGIN {hand_over} END $$; SET ROLE {role}");
+        on.execute(AssertSqlSafe(act)).await.map_err(StoreError::on("act as the owner of its schema"))?;
+    }
     if found < known {
         // A role that may not create schemas may own one: IF NOT EXISTS would be refused anyway.
-        match owner(&mut on, namespace).await.map_err(StoreError::on(ACTION))? {
-            None => {
-                let create = AssertSqlSafe(format!("CREATE SCHEMA {schema}"));
-                on.execute(create).await.map_err(StoreError::on("create its schema"))?;
-            }
-            // An administrator migrates, after a restore for example: the new tables are to be the schedulers'.
-            Some(Owner { name, may_act: true }) => {
-                let act = AssertSqlSafe(format!("SET ROLE {name}"));
-                on.execute(act).await.map_err(StoreError::on("act as the owner of its schema"))?;
-            }
-            Some(_) => {}
+        if owner.is_none() {
+            let create = AssertSqlSafe(format!("CREATE SCHEMA {schema}"));
+            on.execute(create).await.map_err(StoreError::on("create its schema"))?;
         }
         // Ours is of one namespace, theirs of the whole database.
         let migrations = migrations.set_locking(false);
@@ -163,16 +165,16 @@ async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<
 /// Who owns the schema.
 #[derive(sqlx_macros::FromRow)]
 struct Owner {
-    /// The role, as it is written in a statement.
+    /// The role.
     name: String,
-    /// It is another role, and this one may act as it.
+    /// It is another role, and this one may act as it: an administrator, or a second role of the schedulers.
     may_act: bool,
 }
 
 /// Returns the schema's owner; `None` when there is no schema.
 async fn owner(on: &mut PgConnection, namespace: &str) -> Result<Option<Owner>, sqlx::Error> {
     let owner = sqlx::query_as(
-        "SELECT quote_ident(rolname) AS name, rolname <> CURRENT_USER AND pg_has_role(pg_roles.oid, 'MEMBER') AS may_act \
+        "SELECT rolname::text AS name, rolname <> CURRENT_USER AND pg_has_role(pg_roles.oid, 'MEMBER') AS may_act \
          FROM pg_namespace JOIN pg_roles ON pg_roles.oid = nspowner WHERE nspname = $1",
     );
     owner.bind(namespace).fetch_optional(on).await

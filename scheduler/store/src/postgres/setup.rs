@@ -30,6 +30,8 @@ pub struct SchedulerRole {
 pub struct Applied {
     /// The database has the extension for fast searches.
     pub has_trigrams: bool,
+    /// The role can recognise that a standby was promoted.
+    pub may_read_timeline: bool,
 }
 
 impl SchedulerRole {
@@ -69,8 +71,13 @@ impl SchedulerRole {
         }
         let has_trigrams = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm')");
         let has_trigrams = has_trigrams.fetch_one(&mut on).await.map_err(failed(ACTION))?;
+        let may_read_timeline = sqlx::query_scalar(
+            "SELECT bool_and(has_function_privilege($1, name, 'EXECUTE')) FROM unnest(string_to_array($2, ', ')) AS name",
+        );
+        let may_read_timeline = may_read_timeline.bind(&self.role).bind(HISTORY_FUNCTIONS).fetch_one(&mut on).await;
+        let may_read_timeline = may_read_timeline.map_err(failed(ACTION))?;
         on.close().await.map_err(failed(ACTION))?;
-        Ok(Applied { has_trigrams })
+        Ok(Applied { has_trigrams, may_read_timeline })
     }
 
     fn role_statements(&self) -> impl Iterator<Item = String> {
@@ -90,6 +97,7 @@ impl SchedulerRole {
     /// Inside of the database. The role owns its schema, and may create nothing outside.
     fn grants(&self) -> [String; 6] {
         let [role, database, schema] = [&self.role, &self.database, &self.namespace].map(|name| identifier(name));
+        let namespace = literal(&self.namespace);
         [
             format!("GRANT CONNECT ON DATABASE {database} TO {role}"),
             // An administrator who is not a superuser gives things to a role of which it is a member.
@@ -97,9 +105,17 @@ impl SchedulerRole {
                 "DO $$ BEGIN IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = CURRENT_USER) THEN \
                  GRANT {role} TO CURRENT_USER; END IF; END $$"
             ),
-            format!("CREATE SCHEMA IF NOT EXISTS {schema} AUTHORIZATION {role}"),
+            // `IF NOT EXISTS` needs the right to create one also where it exists.
+            format!(
+                "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = {namespace}) THEN \
+                 CREATE SCHEMA {schema} AUTHORIZATION {role}; END IF; END $$"
+            ),
             self.ownership(),
-            format!("GRANT EXECUTE ON FUNCTION {HISTORY_FUNCTIONS} TO {role}"),
+            format!(
+                "DO $$ BEGIN GRANT EXECUTE ON FUNCTION {HISTORY_FUNCTIONS} TO {role}; \
+                 EXCEPTION WHEN insufficient_privilege THEN \
+                 RAISE WARNING 'a superuser has to grant {role} {HISTORY_FUNCTIONS}: %', SQLERRM; END $$"
+            ),
             "DO $$ BEGIN CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public; EXCEPTION WHEN OTHERS THEN \
              RAISE WARNING 'searches for feeds are slow without the extension pg_trgm: %', SQLERRM; END $$"
                 .to_owned(),
@@ -107,19 +123,11 @@ impl SchedulerRole {
     }
 
     /// What an administrator made in the schema, by a migration or from a backup, is the role's from now on. A schema of another role
-    /// stays that role's, and this role acts as the other: two can alternate while a password changes.
+    /// stays that role's, and this role may do what the other may: two can alternate while a password changes.
     fn ownership(&self) -> String {
         let (role, name) = (identifier(&self.role), literal(&self.role));
         let (schema, namespace) = (identifier(&self.namespace), literal(&self.namespace));
-        let owned = |kind: &str, what: &str, catalog: &str, is: &str| {
-            format!(
-                "SELECT '{kind} ' || {catalog}.oid::{what} FROM {catalog} JOIN pg_roles ON pg_roles.oid = {is}owner \
-                 JOIN pg_namespace ON pg_namespace.oid = {is}namespace \
-                 WHERE nspname = {namespace} AND rolname <> owner AND (rolsuper OR rolcreaterole)"
-            )
-        };
-        let tables = owned("TABLE", "regclass", "pg_class", "rel");
-        let functions = owned("FUNCTION", "regprocedure", "pg_proc", "pro");
+        let hand_over = hand_over(&self.namespace, "(rolsuper OR rolcreaterole)");
         format!(
             "DO $$ DECLARE owner text := {name}; other record; made text; BEGIN \
              SELECT rolname, rolsuper, rolcreaterole INTO other FROM pg_namespace JOIN pg_roles ON pg_roles.oid = nspowner \
@@ -127,23 +135,40 @@ impl SchedulerRole {
              IF other.rolsuper THEN ALTER SCHEMA {schema} OWNER TO {role}; \
              ELSIF other.rolname <> owner AND other.rolcreaterole THEN ALTER SCHEMA {schema} OWNER TO {role}; \
              EXECUTE format('GRANT {role} TO %I', other.rolname); \
-             ELSIF other.rolname <> owner THEN owner := other.rolname; EXECUTE format('GRANT %I TO {role}', owner); \
-             EXECUTE format('ALTER ROLE {role} SET role = %I', owner); END IF; \
-             FOR made IN {tables} AND relkind = 'r' UNION ALL {functions} \
-             LOOP EXECUTE format('ALTER %s OWNER TO %I', made, owner); END LOOP; END $$"
+             ELSIF other.rolname <> owner THEN owner := other.rolname; EXECUTE format('GRANT %I TO {role}', owner); END IF; \
+             {hand_over} END $$"
         )
     }
+}
+
+/// Returns a statement of PL/pgSQL that gives what some roles own in the schema to the role in the variable `owner`. It needs a variable
+/// `made` of type text.
+pub(super) fn hand_over(namespace: &str, of: &str) -> String {
+    let namespace = literal(namespace);
+    let owned = |kind: &str, what: &str, catalog: &str, is: &str| {
+        format!(
+            "SELECT '{kind} ' || {catalog}.oid::{what} FROM {catalog} JOIN pg_roles ON pg_roles.oid = {is}owner \
+             JOIN pg_namespace ON pg_namespace.oid = {is}namespace \
+             WHERE nspname = {namespace} AND rolname <> owner AND {of}"
+        )
+    };
+    let tables = owned("TABLE", "regclass", "pg_class", "rel");
+    let functions = owned("FUNCTION", "regprocedure", "pg_proc", "pro");
+    format!(
+        "FOR made IN {tables} AND relkind = 'r' UNION ALL {functions} \
+         LOOP EXECUTE format('ALTER %s OWNER TO %I', made, owner); END LOOP;"
+    )
 }
 
 async fn execute(on: &mut PgConnection, statement: String) -> Result<(), sqlx::Error> {
     on.execute(AssertSqlSafe(statement)).await.map(drop)
 }
 
-fn identifier(name: &str) -> String {
+pub(super) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 

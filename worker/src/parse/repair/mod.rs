@@ -37,16 +37,23 @@ const NO_MARKUP: [(&str, &str); 3] = [("<!--", "-->"), ("<script", "</script"), 
 pub(super) fn feed_position(text: &str) -> Option<usize> {
     let head = &text[..text.floor_char_boundary(MAX_JUNK)];
     let mut from = 0;
+    // What begins and does not end: what looks like the feed may be a part of it.
+    let mut unclosed = [false; NO_MARKUP.len()];
     while let Some(at) = head[from..].find('<').map(|at| from + at) {
         let rest = &head[at..];
-        if let Some((_, end)) = NO_MARKUP.iter().find(|(begin, _)| starts_with(rest, begin)) {
-            from = at + ends(rest, end)?;
+        let kind = NO_MARKUP.iter().position(|(begin, _)| starts_with(rest, begin));
+        if let Some(kind) = kind.filter(|kind| !unclosed[*kind]) {
+            let end = ends(rest, NO_MARKUP[kind].1);
+            unclosed[kind] = end.is_none();
+            from = at + end.unwrap_or(1);
             continue;
         }
         let name = &rest[1..rest.floor_char_boundary(MAX_ROOT_NAME + 2)];
         let end = name.find(|c: char| c.is_whitespace() || matches!(c, '>' | '/')).unwrap_or(name.len());
         if end <= MAX_ROOT_NAME && dialect::kind(&name[..end]).is_some() {
-            return Some(at);
+            let is_certain =
+                unclosed == [false; NO_MARKUP.len()] || text.trim_end().ends_with(&format!("</{}>", &name[..end]));
+            return is_certain.then_some(at);
         }
         from = at + 1;
     }

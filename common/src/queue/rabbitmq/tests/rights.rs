@@ -163,7 +163,8 @@ async fn a_right_that_is_missing_is_reported_until_it_is_there() {
         let all = Rights::of_worker("fleet", false);
         own.control(&["set_permissions", "-p", "/", "w", &all.configure, &all.write, &all.read]).await;
     };
-    let (delivery, ()) = tokio::join!(async { jobs.receive().await.unwrap() }, granted);
+    let both = async { tokio::join!(async { jobs.receive().await.unwrap() }, granted) };
+    let (delivery, ()) = tokio::time::timeout(Duration::from_secs(120), both).await.expect("it is reported");
     assert_eq!(delivery.items, [conformance::job(1)]);
     delivery.ack().await.unwrap();
     while reports.publish(&[conformance::report(1)]).await.is_err() {

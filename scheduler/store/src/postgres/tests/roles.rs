@@ -98,6 +98,17 @@ async fn what_an_administrator_migrates_is_the_schedulers() {
     role.apply(&url()).await.unwrap();
     database.open(None).await.unwrap().close().await;
     assert_eq!(database.owners().await, [quoted(&role)]);
+    // What an earlier migration, or a backup, left to the administrator.
+    let mut on = PgConnection::connect(&database.url(None)).await.unwrap();
+    for statement in
+        ["ALTER TABLE \"feed-fleet\".store OWNER TO CURRENT_USER", "CREATE TABLE \"feed-fleet\".later (id serial)"]
+    {
+        on.execute(statement).await.unwrap();
+    }
+    on.close().await.unwrap();
+    assert_eq!(database.owners().await.len(), 2);
+    database.open(None).await.unwrap().close().await;
+    assert_eq!(database.owners().await, [quoted(&role)]);
     let store = database.open(Some(&role.role)).await.unwrap();
     add(&store, "https://a.org/feed").await;
     store.close().await;
@@ -134,20 +145,23 @@ async fn a_second_role_works_beside_the_first() {
     let mut database = Database::new();
     let (first, second) = (database.role("a"), database.role("b"));
     first.apply(&url()).await.unwrap();
+    second.apply(&url()).await.unwrap();
+    // Each may migrate.
+    let after = database.open(Some(&second.role)).await.unwrap();
+    assert_eq!(database.owners().await, [quoted(&first)]);
     let before = database.open(Some(&first.role)).await.unwrap();
     let id = add(&before, "https://a.org/feed").await;
-    second.apply(&url()).await.unwrap();
-    let after = database.open(Some(&second.role)).await.unwrap();
     assert!(after.feed(&FeedRef::Id(id)).await.unwrap().is_some());
     add(&after, "https://b.org/feed").await;
-    add(&before, "https://c.org/feed").await;
-    let mut on = PgConnection::connect(&database.url(Some(&second.role))).await.unwrap();
-    let table = format!("CREATE TABLE \"{NAMESPACE}\".later ()");
-    on.execute(AssertSqlSafe(table)).await.expect("it may migrate");
-    assert_eq!(database.owners().await, [quoted(&first)]);
-    on.close().await.unwrap();
     before.close().await;
     after.close().await;
+    // Restored by an administrator for the second one.
+    let mut on = PgConnection::connect(&database.url(None)).await.unwrap();
+    on.execute(AssertSqlSafe(format!("DROP SCHEMA \"{NAMESPACE}\" CASCADE"))).await.unwrap();
+    on.close().await.unwrap();
+    second.apply(&url()).await.unwrap();
+    database.open(Some(&second.role)).await.unwrap().close().await;
+    assert_eq!(database.owners().await, [quoted(&second)]);
     database.end().await;
 }
 
@@ -166,6 +180,12 @@ async fn an_administrator_need_not_be_a_superuser() {
     add(&store, "https://a.org/feed").await;
     assert_eq!(database.owners().await, [quoted(&role)]);
     store.close().await;
+    // A hardened server, where only a superuser may grant it.
+    let mut on = PgConnection::connect(&database.url(None)).await.unwrap();
+    on.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC").await.unwrap();
+    on.close().await.unwrap();
+    assert!(!role.apply(theirs.as_str()).await.unwrap().may_read_timeline);
+    assert!(role.apply(&url()).await.unwrap().may_read_timeline);
     database.end().await;
 }
 
