@@ -5,7 +5,7 @@
 //! that changes something looks at once; there is no leader. Every step of a look may be done by several schedulers and
 //! repeated: if one of them applies an older value late, the next look of any of them corrects it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,8 +59,8 @@ struct Carried {
     read: Timestamp,
     /// Those that are on the gate.
     at_gate: HashMap<HostKey, Timestamp>,
-    /// Hosts whose blocks ended, and whose feeds are still to be brought forward.
-    lifted: HashSet<HostKey>,
+    /// Hosts whose blocks ended or end earlier than before, and the time to which their feeds are still to be brought forward.
+    lifted: HashMap<HostKey, Timestamp>,
 }
 
 impl Orders {
@@ -113,9 +113,11 @@ impl Orders {
             self.metrics.hosts_refusing.set(i64::try_from(orders.refusals.len()).unwrap_or(i64::MAX));
             self.condition.refusals.set(orders.refusals);
             let blocks: HashMap<HostKey, Timestamp> = orders.blocks.into_iter().collect();
-            let ended = |host: &HostKey| blocks.get(host).is_none_or(|until| *until <= now);
-            let ran = carried.blocks.iter().filter(|(_, until)| **until > carried.read).map(|(host, _)| host);
-            let lifted = ran.chain(&carried.lifted).filter(|host| ended(host)).cloned().collect();
+            let ends = |host: &HostKey| blocks.get(host).copied().unwrap_or(now).max(now);
+            let ran = carried.blocks.iter().filter(|(_, until)| **until > carried.read);
+            let lifted = ran.filter(|(host, until)| ends(host) < **until || ends(host) == now);
+            let before = carried.lifted.iter().filter(|(host, until)| ends(host) <= (**until).max(now));
+            let lifted = before.chain(lifted).map(|(host, _)| (host.clone(), ends(host))).collect();
             *carried = Carried {
                 change: Some(orders.change),
                 rules: self.rules.to_text(),
@@ -137,12 +139,16 @@ impl Orders {
         Ok(shown?)
     }
 
-    /// Brings feeds of hosts forward whose blocks ended; forgets the hosts when the whole schedule knows.
-    async fn bring_forward(&self, lifted: &mut HashSet<HostKey>, now: Timestamp) -> Result<(), BackendError> {
+    /// Brings feeds of hosts forward whose blocks ended or end earlier; forgets the hosts when the whole schedule knows.
+    async fn bring_forward(
+        &self,
+        lifted: &mut HashMap<HostKey, Timestamp>,
+        now: Timestamp,
+    ) -> Result<(), BackendError> {
         if lifted.is_empty() {
             return Ok(());
         }
-        let hosts: Vec<_> = lifted.iter().map(|host| (host.clone(), now)).collect();
+        let hosts: Vec<_> = lifted.iter().map(|(host, until)| (host.clone(), *until)).collect();
         self.schedule.unpark(&hosts).await?;
         // A part that is away was left out, and cannot be counted either: it learns of them at a later look.
         if self.schedule.depth(now).await.is_ok() {

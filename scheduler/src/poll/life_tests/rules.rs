@@ -115,6 +115,19 @@ async fn the_feeds_of_a_lifted_block_come_although_the_gate_was_told_at_the_seco
 }
 
 #[tokio::test]
+async fn feeds_of_a_block_that_is_shortened_come_at_its_new_end() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("https://a.org/feed").await;
+    ops::hosts::block(&fleet.ops, &host(), Duration::from_secs(3600)).await.unwrap();
+    assert!(fleet.dispatched().await.is_empty());
+    ops::hosts::block(&fleet.ops, &host(), Duration::from_secs(60)).await.unwrap();
+    fleet.clock.advance(Duration::from_secs(50));
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.clock.advance(Duration::from_secs(10));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
 async fn a_block_ends_by_itself() {
     let fleet = Fleet::new().await;
     let id = fleet.add("https://a.org/feed").await;
