@@ -222,7 +222,7 @@ class Roles(unittest.TestCase):
             script.chmod(0o755)
         path = os.pathsep.join([folder, os.path.dirname(tool("psql")), os.environ["PATH"]])
         env = {name: value for name, value in os.environ.items() if not name.startswith("FEEDFLEET_")} | {"PATH": path}
-        script = "set -euo pipefail\n" + "\n".join(lines).replace("DATABASE", self.url)
+        script = "set -euo pipefail\n" + "\n".join(lines).replace("DATABASE", self.url).replace("VHOST", "/")
         ran = subprocess.run(["bash", "-c", script], cwd=folder, env=env, capture_output=True, text=True, check=False)
         self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
 

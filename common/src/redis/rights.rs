@@ -93,11 +93,10 @@ async fn nodes(seed: &str) -> Result<Vec<String>, RedisError> {
 /// Returns the rules of `ACL SETUSER` that make a user as described: on, with these rights only, and with these hashes as its only
 /// passwords. Without any it keeps its passwords.
 pub fn user_rules(hashes: &[String], rights: &[String]) -> Vec<String> {
-    let mut rules: Vec<String> = match hashes {
-        [] => ["resetkeys", "resetchannels", "-@all"].map(str::to_owned).to_vec(),
-        hashes => std::iter::once("reset".to_owned()).chain(hashes.iter().map(|hash| format!("#{hash}"))).collect(),
-    };
-    rules.push("on".to_owned());
+    let first: &[&str] =
+        if hashes.is_empty() { &["resetkeys", "resetchannels", "-@all", "on"] } else { &["reset", "on"] };
+    let mut rules: Vec<String> = first.iter().map(|rule| (*rule).to_owned()).collect();
+    rules.extend(hashes.iter().map(|hash| format!("#{hash}")));
     rules.extend(rights.iter().cloned());
     rules
 }
@@ -114,7 +113,7 @@ pub async fn set_user(url: &str, user: &str, hash: Option<&str>, rights: &[Strin
             let passwords = known.and_then(|mut known| known.remove("passwords"));
             let hashes: Vec<String> = passwords.map(from_redis_value).transpose()?.unwrap_or_default();
             if hashes.is_empty() {
-                return Err((ErrorKind::Client, "there is no such user with a password to keep").into());
+                return Err((ErrorKind::Client, "the user does not exist, or has no password to keep").into());
             }
             hashes
         }

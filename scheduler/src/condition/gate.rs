@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use common::host::HostKey;
 use common::host_gate::{GateError, HostGate};
 use common::time::Timestamp;
+use tokio::time::Instant;
 
 /// Shared by the loop that opens the gate, those that hold hosts, and the code that reports it.
 #[derive(Debug, Default)]
@@ -14,7 +16,20 @@ pub struct GateState {
     closed: Mutex<Option<Closed>>,
     /// A part of it was away when holds were put on it.
     holds_wait: AtomicBool,
+    taken: Mutex<Taken>,
 }
+
+/// Which reports this scheduler has taken from their queue.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    /// The newest start of a request whose report was taken, and put on the gate with its hold.
+    newest: Option<Timestamp>,
+    /// When reports went back to the queue whose holds are on no gate.
+    returned: Option<Instant>,
+}
+
+/// Within this time a report that went back to the queue has come again.
+const COMES_AGAIN: Duration = Duration::from_secs(60);
 
 /// Why no request starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +95,25 @@ impl GateState {
         }
     }
 
+    /// Reports were taken from their queue, and what they hold is on the gate. The newest of their requests started then.
+    pub(crate) fn took_reports(&self, newest: Timestamp) {
+        let mut taken = common::lock(&self.taken);
+        taken.newest = taken.newest.max(Some(newest));
+    }
+
+    /// Reports were taken, and go back to their queue.
+    pub(crate) fn returned_reports(&self) {
+        common::lock(&self.taken).returned = Some(Instant::now());
+    }
+
+    /// Returns whether the reports of all requests from before then have been taken, also if the queue is never empty: it keeps their
+    /// order, and one of a later request was taken.
+    pub(crate) fn took_all_reports_before(&self, then: Timestamp) -> bool {
+        let taken = *common::lock(&self.taken);
+        let come_again = taken.returned.is_none_or(|returned| returned.elapsed() > COMES_AGAIN);
+        come_again && taken.newest.is_some_and(|newest| newest > then)
+    }
+
     /// Returns whether stored holds wait for a part that was away; from now on none do. Called before they are loaded: one that is
     /// stored meanwhile waits for the next loading.
     pub(crate) fn take_waiting_holds(&self) -> bool {
@@ -112,5 +146,20 @@ mod tests {
         let until = format!("reports wait; it opens at {} at the earliest", at(35));
         assert_eq!(state.closed().unwrap().to_string(), closed(&until));
         assert!(state.note(None, at(36)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_of_a_later_request_shows_that_all_before_it_were_taken_unless_some_went_back() {
+        let (state, at) = (GateState::default(), |seconds: i64| Timestamp::from_millis(1000 * seconds));
+        assert!(!state.took_all_reports_before(at(10)), "none was taken");
+        state.took_reports(at(10));
+        assert!(!state.took_all_reports_before(at(10)));
+        state.took_reports(at(11));
+        state.took_reports(at(9));
+        assert!(state.took_all_reports_before(at(10)));
+        state.returned_reports();
+        assert!(!state.took_all_reports_before(at(10)), "those may be from before");
+        tokio::time::advance(COMES_AGAIN * 2).await;
+        assert!(state.took_all_reports_before(at(10)));
     }
 }

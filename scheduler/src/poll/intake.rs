@@ -187,8 +187,13 @@ impl Intake {
             size.add(&next);
             taken.push(next);
         }
+        let (gate, arrived) = (&self.results.condition.gate, taken.len());
         taken.retain(|delivery| self.expires(Some(delivery.arrived)) > Instant::now());
+        if taken.len() < arrived {
+            gate.returned_reports();
+        }
         let Ok(now) = self.time(clock).await else {
+            gate.returned_reports();
             drop(taken);
             return self.pause_until_schedule_answers(state, clock, stop).await;
         };
@@ -198,15 +203,26 @@ impl Intake {
         for delivery in &mut taken {
             let Results { store, metrics, condition, .. } = &*self.results;
             if let Err(error) = condition.proofs.keep(&mut delivery.items, &**store, metrics, now).await {
+                gate.returned_reports();
                 drop(taken);
                 return self.note(state, Err(error.into()));
             }
         }
         let reports = taken.iter().flat_map(|delivery| &delivery.items);
+        let newest = reports.clone().map(|report| report.started).max();
         let part_away = match self.results.hold_hosts(reports, steady.now()).await {
-            Err(error) if !error.is_part_away() => return self.note(state, Err(error)),
+            Err(error) if !error.is_part_away() => {
+                gate.returned_reports();
+                return self.note(state, Err(error));
+            }
             held => held.is_err(),
         };
+        match newest {
+            _ if part_away => gate.returned_reports(),
+            // A worker's clock may be ahead.
+            Some(newest) => gate.took_reports(newest.min(now)),
+            None => {}
+        }
         for mut delivery in taken {
             let unheld = match part_away {
                 true => self.take_out_unheld(&mut delivery.items, &steady).await,

@@ -19,7 +19,7 @@ use crate::condition::Condition;
 use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::poll::subject::placement_slot;
-use crate::schedule::{Schedule, Slot};
+use crate::schedule::{Schedule, ScheduleError, Slot};
 use crate::upkeep::orders::Orders;
 use store::Store;
 
@@ -44,7 +44,7 @@ pub struct Reconciler {
 }
 
 /// Feeds read from the store at once.
-const PAGE: u32 = 10_000;
+const PAGE: u32 = if cfg!(test) { 100 } else { 10_000 };
 /// How often the stored holds are put on the gate, whatever it may have forgotten.
 const REFRESH_HOLDS: Duration = Duration::from_secs(60);
 /// How often a loss of memory is looked for.
@@ -163,15 +163,20 @@ impl Reconciler {
         if self.condition.config.get().policy.hot_minutes {
             slack += OPEN_REACH;
         }
-        let (mut after, mut corrected) = (FeedId(0), 0);
+        let (mut after, mut corrected, mut away) = (FeedId(0), 0, None);
         while !stop.is_cancelled() {
             let page = self.store.placements(after, PAGE).await?;
             let Some(last) = page.last() else { break };
             after = last.id;
             let slots: Vec<Slot> = page.iter().map(placement_slot).filter(&counts).collect();
-            corrected += self.schedule.correct(&slots, slack, clock.now()).await?;
+            match self.schedule.correct(&slots, slack, clock.now()).await {
+                Ok(count) => corrected += count,
+                // The other parts are compared all the same.
+                Err(error @ ScheduleError::PartAway { .. }) => away = Some(error),
+                Err(error) => return Err(error.into()),
+            }
         }
-        Ok(corrected)
+        away.map_or(Ok(corrected), |error| Err(error.into()))
     }
 
     /// Opens a gate that lost its memory: only once no report is in flight that may carry a hold, and with all stored
@@ -201,7 +206,10 @@ impl Reconciler {
             self.gate.open_new(clock.now()).await?;
             return Ok(None);
         }
-        if self.reports.depth().await?.items > 0 {
+        // While a part of the gate is lost, the others keep the queue busy.
+        let skew = self.config.scheduler.clock_skew;
+        let is_passed = |opens_at: Timestamp| self.condition.gate.took_all_reports_before(opens_at.after(skew));
+        if !self.gate.opens_at(mark).is_some_and(is_passed) && self.reports.depth().await?.items > 0 {
             return Ok(Some("the gate lost its memory, and reports that may carry holds are still to be stored"));
         }
         let mut holds = self.store.holds(clock.now()).await?;

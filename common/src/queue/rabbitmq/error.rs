@@ -1,9 +1,9 @@
 //! What goes wrong between us and the broker, in words for the person who reads the log.
 
-use lapin::protocol::AMQPSoftError;
+use lapin::ErrorKind;
+use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 
 use super::super::QueueError;
-use super::topology::soft_error;
 
 /// The source of a [`QueueError::Backend`] of this implementation.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -61,5 +61,16 @@ impl BrokerError {
             BrokerError::TooLarge(bytes) => QueueError::TooLarge { bytes },
             trouble => QueueError::backend(action, trouble),
         }
+    }
+}
+
+/// Returns what the broker closed the channel for.
+pub(super) fn soft_error(error: &lapin::Error) -> Option<AMQPSoftError> {
+    match error.kind() {
+        ErrorKind::ProtocolError(refusal) => match refusal.kind() {
+            AMQPErrorKind::Soft(soft) => Some(soft.clone()),
+            AMQPErrorKind::Hard(_) => None,
+        },
+        _ => None,
     }
 }

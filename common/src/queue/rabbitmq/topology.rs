@@ -5,12 +5,12 @@
 //! a worker could publish to every queue of the virtual host.
 
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
-use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
+use lapin::protocol::AMQPSoftError;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, Connection, ErrorKind, ExchangeKind};
 
 use super::super::Message;
-use super::error::BrokerError;
+use super::error::{BrokerError, soft_error};
 
 /// What no message reaches. 3.10 knows no other word for "for ever", and 4.x takes a queue without one for 20.
 const NO_LIMIT: i64 = i32::MAX as i64;
@@ -152,17 +152,6 @@ impl Topology {
             ("x-max-length", AMQPValue::LongLongInt(DEAD_LETTERS)),
             ("x-max-length-bytes", AMQPValue::LongLongInt(DEAD_LETTER_BYTES)),
         ])
-    }
-}
-
-/// Returns what the broker closed the channel for.
-pub(super) fn soft_error(error: &lapin::Error) -> Option<AMQPSoftError> {
-    match error.kind() {
-        ErrorKind::ProtocolError(refusal) => match refusal.kind() {
-            AMQPErrorKind::Soft(soft) => Some(soft.clone()),
-            AMQPErrorKind::Hard(_) => None,
-        },
-        _ => None,
     }
 }
 

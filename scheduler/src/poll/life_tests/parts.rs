@@ -44,3 +44,15 @@ async fn a_feed_that_becomes_one_that_had_ended_is_polled_there_also_when_a_part
     assert_eq!(fleet.feed(old).await.merged_into, Some(survivor));
     assert_eq!(fleet.feed(survivor).await.status, Status::Active);
 }
+
+#[tokio::test]
+async fn what_is_missing_in_other_parts_is_found_while_one_is_away() {
+    let (fleet, schedule, ..) = in_parts().await;
+    // More than the reconciler reads at once.
+    let feeds: Vec<_> = (0..150).map(|host| AddFeed::of(format!("http://h{host}.example/").parse().unwrap())).collect();
+    let ids: Vec<FeedId> = fleet.ops.add(&feeds, None).await.unwrap().into_iter().map(|added| added.id).collect();
+    fleet.ops.schedule.remove(&ids).await.unwrap();
+    schedule.is_away.store(true, Ordering::Relaxed);
+    assert!(fleet.reconciler.schedule_once(&*fleet.clock).await.is_err(), "not all could be compared");
+    assert_eq!(fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap().feeds, 152);
+}

@@ -52,7 +52,9 @@ impl Schedule for Watched {
     }
 
     async fn correct(&self, slots: &[Slot], slack: Duration, now: Timestamp) -> Result<usize, ScheduleError> {
-        self.schedule.correct(slots, slack, now).await
+        // The other parts are corrected.
+        let corrected = self.schedule.correct(slots, slack, now).await?;
+        self.answer().map(|()| corrected)
     }
 
     async fn remove(&self, feeds: &[FeedId]) -> Result<(), ScheduleError> {

@@ -263,7 +263,7 @@ pub(crate) async fn deliveries_that_are_accepted_and_not_counted_are_lost(backen
         "the poll, which is later, finds what came meanwhile"
     );
     store.await_push(id, at(50)).await.unwrap();
-    assert!(store.lost_pushes(at(50), 10).await.unwrap().is_empty(), "counted anew");
+    assert!(store.lost_pushes(at(50), 10).await.unwrap().is_empty(), "it is counted from then");
     store.heard_pushes(&[heard(id, 41, false), heard(id, 42, false)]).await.unwrap();
     assert!(store.lost_pushes(at(99), 10).await.unwrap().is_empty());
 }

@@ -207,6 +207,6 @@ async fn a_role_keeps_its_password_and_no_attribute_of_an_administrator() {
     keeps.apply(&url()).await.unwrap();
     assert_eq!(state().await, (password.clone(), false, false));
     role.apply(&url()).await.unwrap();
-    assert_ne!(state().await.0, password, "it is sealed anew");
+    assert_ne!(state().await.0, password, "another verifier");
     database.end().await;
 }
