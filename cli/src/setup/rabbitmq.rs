@@ -59,7 +59,11 @@ pub(super) async fn apply(config: &Config, user: &User, vhost: Option<&str>, url
         put(&http, &base, &["users", &user.name], &password).await?;
     }
     let permissions = json!({ "configure": configure, "write": write, "read": read });
-    put(&http, &base, &["permissions", &vhost, &user.name], &permissions).await
+    let set = put(&http, &base, &["permissions", &vhost, &user.name], &permissions).await;
+    match user.password {
+        Some(_) => set,
+        None => set.with_context(|| format!("cannot set the rights of {}, which has to exist", user.name)),
+    }
 }
 
 /// Both answers of the management plugin to a `PUT`, 201 and 204, mean that it is as requested.

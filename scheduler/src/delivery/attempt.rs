@@ -242,7 +242,7 @@ impl Attempts {
         Ok(page)
     }
 
-    /// Writes a request's body. A notification of the hub says how the feed is, as of now; `None` if there is no such feed.
+    /// Writes a request's body. A notification of the hub says how the feed is, as of now; `None` if the feed was erased.
     async fn body(&self, of: &Subscription, epoch: &str, events: Vec<Event>) -> Result<Option<Body>, String> {
         let feed = match (&of.hub, of.wish.filter.feed) {
             (Some(_), Some(feed)) => {

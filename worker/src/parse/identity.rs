@@ -88,8 +88,9 @@ pub(crate) fn steady(entries: &mut [Entry], known: &KnownEntries) {
         if known.contains(entry.fingerprint()) {
             continue;
         }
-        let swapped = with_swapped_dates(entry).filter(|swapped| known.contains(swapped.fingerprint()));
-        if let Some(swapped) = swapped {
+        // Only of an entry that is known: the content of each new one would be copied and hashed once more.
+        let swapped = if is_known(&entry.id) { with_swapped_dates(entry) } else { None };
+        if let Some(swapped) = swapped.filter(|swapped| known.contains(swapped.fingerprint())) {
             *entry = swapped;
             continue;
         }

@@ -171,7 +171,7 @@ struct Owner {
     may_act: bool,
 }
 
-/// Returns the schema's owner; `None` when there is no schema.
+/// Returns the schema's owner; `None` if the schema is still to be created.
 async fn owner(on: &mut PgConnection, namespace: &str) -> Result<Option<Owner>, sqlx::Error> {
     let owner = sqlx::query_as(
         "SELECT rolname::text AS name, rolname <> CURRENT_USER AND pg_has_role(pg_roles.oid, 'MEMBER') AS may_act \
