@@ -136,7 +136,7 @@ impl HostGate for Gate {
             }
             let acquired = memory.state.acquire(&request, now);
             if matches!(acquired, Acquired::Granted(_)) {
-                world.judge().granted(&life, request.feed, request.isolation == Isolation::Alone);
+                world.judge().granted(&life, request.feed, request.isolation == Isolation::Alone, now);
             }
             acquired
         };

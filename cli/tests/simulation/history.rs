@@ -16,6 +16,7 @@ const KEPT: usize = 20_000;
 #[derive(Clone, Debug, Hash)]
 pub(crate) enum Happened {
     Fault(Call, Fate),
+    Granted { feed: i64 },
     Asked { flight: u64, feed: i64, version: i64, host: HostKey },
     Answered { flight: u64, hold: Option<Timestamp> },
     Cut { flight: u64 },

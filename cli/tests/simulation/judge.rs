@@ -38,8 +38,8 @@ pub(crate) struct Judge {
     feeds: BTreeMap<FeedId, Feed>,
     flights: BTreeMap<u64, Flight>,
     last_flight: u64,
-    /// The lives that the gate permitted to fetch feeds, and that have not requested them.
-    granted: BTreeSet<(u32, FeedId)>,
+    /// The lives that the gate permitted to fetch feeds, and that have not requested them, with the times of the permits.
+    granted: BTreeMap<(u32, FeedId), Timestamp>,
     history: History,
     broken: Vec<String>,
     /// Until when the gate does not learn of a life's holds, because its process is cut off from it.
@@ -59,7 +59,7 @@ impl Judge {
             feeds: BTreeMap::new(),
             flights: BTreeMap::new(),
             last_flight: 0,
-            granted: BTreeSet::new(),
+            granted: BTreeMap::new(),
             history: History::default(),
             broken: Vec::new(),
             cut_off: BTreeMap::new(),
@@ -114,7 +114,9 @@ impl Judge {
     pub(crate) fn asked(&mut self, life: &Life, job: &FetchJob, begun: Timestamp, now: Timestamp) -> u64 {
         let mut wrong = self.judge_host(life, &job.host, now);
         wrong.extend(life.wrong_clock(REQUESTS_END).map(|what| (Rule::Clock, what)));
-        wrong.extend(self.judge_feed(job, begun, now));
+        // An answer of the gate may be on its way for seconds.
+        let permitted = self.granted.get(&(life.number, job.feed)).map_or(begun, |at| begun.min(*at));
+        wrong.extend(self.judge_feed(job, permitted, now));
         let flight = self.enter(life, job, &job.host, wrong, begun, now);
         self.released(life, job.feed);
         let known = self.feeds.get_mut(&job.feed).expect("only known feeds are polled");
@@ -170,7 +172,7 @@ impl Judge {
         wrong
     }
 
-    fn judge_feed(&mut self, job: &FetchJob, begun: Timestamp, now: Timestamp) -> Vec<(Rule, String)> {
+    fn judge_feed(&mut self, job: &FetchJob, permitted: Timestamp, now: Timestamp) -> Vec<(Rule, String)> {
         let Tolerance { skew, interval, .. } = self.tolerance;
         let (feed, version) = (job.feed, job.version.0);
         let known = &self.feeds[&feed];
@@ -181,8 +183,8 @@ impl Judge {
         if self.hosts.values().any(|host| host.flights.iter().any(in_flight)) {
             wrong.push((Rule::Double, "it is being fetched".to_owned()));
         }
-        // A report of an earlier fetch that was stored only when this one had begun says nothing about it.
-        let overtaken = known.stored.is_some_and(|stored| begun <= stored);
+        // A report of an earlier fetch that was stored only when this one was permitted says nothing about it.
+        let overtaken = known.stored.is_some_and(|stored| permitted <= stored);
         let is_again = (known.unreleased || overtaken) && version + 1 == known.version;
         if version < known.version && !is_again {
             wrong.push((Rule::Double, format!("version {} of it was stored", known.version - 1)));
@@ -318,8 +320,9 @@ impl Judge {
     }
 
     /// The gate permits a worker to fetch a feed, whether or not the worker receives the answer.
-    pub(crate) fn granted(&mut self, life: &Life, feed: FeedId, alone: bool) {
-        self.granted.insert((life.number, feed));
+    pub(crate) fn granted(&mut self, life: &Life, feed: FeedId, alone: bool, now: Timestamp) {
+        self.note(life, Happened::Granted { feed: feed.0 }, now);
+        self.granted.insert((life.number, feed), now);
         if life.is_dead() && alone {
             self.feeds.get_mut(&feed).expect("only known feeds are polled").died_alone = true;
         }
@@ -337,7 +340,7 @@ impl Judge {
         self.forget_what_nobody_knows();
         // Nobody can tell it from a dead one.
         let own = self.flights.values().filter(|flown| flown.life == life.number && flown.overslept && !flown.reported);
-        let granted = self.granted.iter().filter(|(number, _)| *number == life.number).map(|(_, feed)| *feed);
+        let granted = self.granted.keys().filter(|(number, _)| *number == life.number).map(|(_, feed)| *feed);
         let feeds: BTreeSet<FeedId> = own.map(|flown| flown.feed).chain(granted).collect();
         if let (1, Some(alone)) = (feeds.len(), feeds.first()) {
             self.feeds.get_mut(alone).expect("only known feeds are polled").died_alone = true;
@@ -362,7 +365,7 @@ impl Judge {
         let flies = |id: &u64| self.hosts.get(&self.flights[id].host).is_some_and(|at| at.flights.contains(id));
         let in_flight: Vec<u64> = cut.iter().copied().filter(flies).collect();
         let mut feeds: BTreeSet<FeedId> = in_flight.iter().map(|id| self.flights[id].feed).collect();
-        feeds.extend(self.granted.extract_if(.., |(number, _)| *number == life.number).map(|(_, feed)| feed));
+        feeds.extend(self.granted.extract_if(.., |(number, _), _| *number == life.number).map(|((_, feed), _)| feed));
         if let (1, Some(alone)) = (feeds.len(), feeds.first()) {
             self.feeds.get_mut(alone).expect("only known feeds are polled").died_alone = true;
         }
