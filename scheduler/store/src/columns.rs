@@ -257,6 +257,50 @@ pub(crate) fn read_terms(packed: &[u8]) -> Vec<Term> {
     terms.iter().map_while(read).collect()
 }
 
+/// Binds the parameters of `feed_change.sql`, which has the same ones at both databases, to a query. A macro, because the query is of
+/// either database.
+macro_rules! bind_feed_change {
+    ($query:expr, $id:expr, $change:expr, $now:expr) => {{
+        use $crate::columns::{added_terms, interval_millis, pack_archive, pack_calm, pack_labels, pack_terms};
+        let (change, now) = ($change, $now);
+        let audience = change.audience.map(|(audience, _)| audience);
+        let expected = change.expects.map(|(_, audience)| audience);
+        let credentials = change.credentials.as_ref().map(Option::as_ref);
+        // A live feed must have a due time: a retired one that comes back without a wish is due now.
+        let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
+        $query
+            .bind($id.0)
+            .bind(now.millis())
+            .bind(audience.map(|audience| i64::from(audience.subscribers)))
+            .bind(audience.map(|audience| i64::from(audience.active_subscribers)))
+            .bind(audience.map(|audience| audience.sla))
+            .bind(audience.map(|audience| audience.important))
+            .bind(audience.and_then(interval_millis))
+            .bind(change.audience.map(|(_, category)| category.as_str()))
+            .bind(change.private)
+            .bind(change.status.map(::common::policy::Status::as_str))
+            .bind(change.next_due.map(|(due, _)| due.millis()))
+            .bind(terms)
+            .bind(change.calm.is_some())
+            .bind(change.calm.as_deref().and_then(pack_calm))
+            .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
+            .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
+            .bind(change.expects.map(|(version, _)| version.0))
+            .bind(expected.map(|audience| i64::from(audience.subscribers)))
+            .bind(expected.map(|audience| i64::from(audience.active_subscribers)))
+            .bind(expected.map(|audience| audience.sla))
+            .bind(expected.map(|audience| audience.important))
+            .bind(expected.and_then(interval_millis))
+            .bind(change.labels.is_some())
+            .bind(change.labels.as_ref().and_then(|labels| pack_labels(&labels.before)))
+            .bind(change.labels.as_ref().and_then(|labels| pack_labels(&labels.after)))
+            .bind(change.external_id.is_some())
+            .bind(change.external_id.as_ref().and_then(Option::as_deref))
+            .bind(change.archive.as_ref().and_then(pack_archive))
+    }};
+}
+pub(crate) use bind_feed_change;
+
 /// A count that fits by construction.
 pub(crate) fn count(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(0)

@@ -235,23 +235,7 @@ const LONGEST_NAME: usize = 20;
 pub(super) fn word(space: Space, local_name: &str) -> Word {
     let mut buffer = [0; LONGEST_NAME];
     let lower = lower_case(local_name, &mut buffer);
-    let element = match space {
-        Space::Feed => of_feed(lower),
-        Space::Dc => of_dublin_core(lower),
-        Space::Content if lower == "encoded" => Element::Content,
-        Space::Media => of_media(lower),
-        Space::Itunes => of_itunes(lower),
-        Space::Podcast => of_podcasting(lower),
-        Space::Slash if lower == "comments" => Element::Detail(Detail::CommentsCount),
-        Space::Thread => of_threads(lower),
-        Space::Geo => of_geo(lower),
-        Space::Gml => of_gml(lower),
-        Space::FeedBurner if lower == "origlink" => Element::OriginalLink,
-        Space::WebFeeds if lower == "icon" => Element::Detail(Detail::Icon),
-        Space::Rdf if lower == "seq" => Element::Channel,
-        Space::Xhtml if matches!(lower, "body" | "div") => Element::Content,
-        _ => hint(lower),
-    };
+    let element = element(space, lower);
     let rank = match (element, lower) {
         // Dublin Core's creator is a name, where RSS' author is an address.
         (Element::Author, "creator") => 0,
@@ -266,148 +250,96 @@ pub(super) fn word(space: Space, local_name: &str) -> Word {
     Word { element, rank }
 }
 
+fn element(space: Space, name: &str) -> Element {
+    use Space::{Content, Dc, Feed, FeedBurner, Geo, Gml, Itunes, Media, Rdf, Xhtml};
+    match (space, name) {
+        (Feed, "item" | "entry") => Element::Entry,
+        (Feed, "channel" | "items") | (Rdf, "seq") => Element::Channel,
+        (Feed | Dc | Media | Itunes, "title") => Element::Title,
+        (Feed, "link") => Element::Link,
+        (Feed, "id" | "guid") => Element::Id,
+        (Feed, "description" | "summary" | "abstract") => Element::Summary,
+        (Dc, "description" | "abstract") | (Media, "description") | (Itunes, "summary") => Element::Summary,
+        (Feed, "content" | "encoded" | "fullitem" | "body") => Element::Content,
+        (Content, "encoded") | (Xhtml, "body" | "div") => Element::Content,
+        (Feed, "pubdate" | "published" | "issued" | "created") => Element::Published,
+        (Dc, "date" | "issued" | "created" | "available") => Element::Published,
+        (Feed, "updated" | "modified") | (Dc, "modified") => Element::Updated,
+        (Feed, "author" | "managingeditor") | (Dc, "creator" | "author") => Element::Author,
+        (Itunes, "author" | "owner") => Element::Author,
+        (Feed | Itunes, "name") => Element::Name,
+        (Feed | Itunes, "email") => Element::Email,
+        (Feed | Media | Itunes, "category") | (Dc, "subject") => Element::Category,
+        (Feed | Dc, "language") => Element::Language,
+        (Feed, "enclosure") | (Media, "content") => Element::File,
+        (Media, "group") | (Geo, "where") | (Gml, "point") => Element::Group,
+        (Feed, "uri" | "url" | "homepage") => Element::Uri,
+        (FeedBurner, "origlink") => Element::OriginalLink,
+        (Feed, "tags") | (Media | Itunes, "keywords") => Element::Keywords,
+        _ => match (detail(space, name), hint(space, name)) {
+            (Some(detail), _) => Element::Detail(detail),
+            (None, Some(hint)) => Element::Hint(hint),
+            (None, None) => Element::Unknown,
+        },
+    }
+}
+
+fn detail(space: Space, name: &str) -> Option<Detail> {
+    use Space::{Dc, Feed, Geo, Gml, Itunes, Media, Podcast, Slash, Thread, WebFeeds};
+    Some(match (space, name) {
+        (Feed, "comments") => Detail::Comments,
+        (Slash, "comments") | (Thread, "total") => Detail::CommentsCount,
+        (Feed | Podcast, "source") => Detail::Source,
+        (Thread, "in-reply-to") => Detail::InReplyTo,
+        (Feed, "rights" | "copyright") | (Dc, "rights") => Detail::Rights,
+        (Feed, "subtitle" | "tagline") | (Itunes, "subtitle") => Detail::Subtitle,
+        (Feed, "image" | "logo") => Detail::Logo,
+        (Feed | WebFeeds, "icon") => Detail::Icon,
+        (Feed, "generator") => Detail::Generator,
+        // `link` before there was `image`
+        (Media, "thumbnail") | (Itunes, "image" | "link") => Detail::Image,
+        (Geo, "point") | (Gml, "pos") => Detail::Point,
+        (Geo, "lat") => Detail::Latitude,
+        (Geo, "long") => Detail::Longitude,
+        (Itunes, "duration") => Detail::Duration,
+        (Itunes | Podcast, "episode") => Detail::Episode,
+        (Itunes | Podcast, "season") => Detail::Season,
+        (Itunes, "episodetype") => Detail::EpisodeType,
+        (Itunes, "explicit") => Detail::Explicit,
+        (Podcast, "transcript") => Detail::Transcript,
+        (Podcast, "chapters") => Detail::Chapters,
+        (Podcast, "person") => Detail::Person,
+        (Podcast, "alternateenclosure") => Detail::AlternateEnclosure,
+        (Podcast, "soundbite") => Detail::Soundbite,
+        (Podcast, "value") => Detail::Value,
+        (Podcast, "valuerecipient") => Detail::Recipient,
+        (Podcast, "license") => Detail::License,
+        (Podcast, "location") => Detail::Location,
+        (Podcast, "guid") => Detail::Guid,
+        (Podcast, "locked") => Detail::Locked,
+        (Podcast, "funding") => Detail::Funding,
+        (Podcast, "medium") => Detail::Medium,
+        (Podcast, "updatefrequency") => Detail::UpdateFrequency,
+        _ => return None,
+    })
+}
+
 /// Hints have unique names, and are bound to every address that publishers can think of.
-fn hint(name: &str) -> Element {
-    Element::Hint(match name {
-        "ttl" => Hint::Ttl,
-        "skiphours" => Hint::SkipHours,
-        "skipdays" => Hint::SkipDays,
-        "hour" => Hint::Hour,
-        "day" => Hint::Day,
-        "updateperiod" => Hint::UpdatePeriod,
-        "updatefrequency" => Hint::UpdateFrequency,
-        "cloud" => Hint::Cloud,
-        "new-feed-url" => Hint::NewFeedUrl,
-        _ => return Element::Unknown,
+fn hint(space: Space, name: &str) -> Option<Hint> {
+    Some(match (space, name) {
+        (Space::Dc | Space::Media | Space::Podcast | Space::Thread | Space::Geo | Space::Gml, _) => return None,
+        (Space::Itunes, "complete") => Hint::Complete,
+        (_, "ttl") => Hint::Ttl,
+        (_, "skiphours") => Hint::SkipHours,
+        (_, "skipdays") => Hint::SkipDays,
+        (_, "hour") => Hint::Hour,
+        (_, "day") => Hint::Day,
+        (_, "updateperiod") => Hint::UpdatePeriod,
+        (_, "updatefrequency") => Hint::UpdateFrequency,
+        (_, "cloud") => Hint::Cloud,
+        (_, "new-feed-url") => Hint::NewFeedUrl,
+        _ => return None,
     })
-}
-
-fn of_feed(name: &str) -> Element {
-    match name {
-        "item" | "entry" => Element::Entry,
-        "channel" | "items" => Element::Channel,
-        "title" => Element::Title,
-        "link" => Element::Link,
-        "id" | "guid" => Element::Id,
-        "description" | "summary" | "abstract" => Element::Summary,
-        "content" | "encoded" | "fullitem" | "body" => Element::Content,
-        "pubdate" | "published" | "issued" | "created" => Element::Published,
-        "updated" | "modified" => Element::Updated,
-        "author" | "managingeditor" => Element::Author,
-        "name" => Element::Name,
-        "email" => Element::Email,
-        "uri" | "url" | "homepage" => Element::Uri,
-        "comments" => Element::Detail(Detail::Comments),
-        "source" => Element::Detail(Detail::Source),
-        "rights" | "copyright" => Element::Detail(Detail::Rights),
-        "subtitle" | "tagline" => Element::Detail(Detail::Subtitle),
-        "image" | "logo" => Element::Detail(Detail::Logo),
-        "icon" => Element::Detail(Detail::Icon),
-        "generator" => Element::Detail(Detail::Generator),
-        "category" => Element::Category,
-        "tags" => Element::Keywords,
-        "language" => Element::Language,
-        "enclosure" => Element::File,
-        name => hint(name),
-    }
-}
-
-fn of_dublin_core(name: &str) -> Element {
-    match name {
-        "title" => Element::Title,
-        "description" | "abstract" => Element::Summary,
-        "date" | "issued" | "created" | "available" => Element::Published,
-        "modified" => Element::Updated,
-        "creator" | "author" => Element::Author,
-        "subject" => Element::Category,
-        "rights" => Element::Detail(Detail::Rights),
-        "language" => Element::Language,
-        _ => Element::Unknown,
-    }
-}
-
-fn of_media(name: &str) -> Element {
-    match name {
-        "title" => Element::Title,
-        "description" => Element::Summary,
-        "content" => Element::File,
-        "group" => Element::Group,
-        "thumbnail" => Element::Detail(Detail::Image),
-        "category" => Element::Category,
-        "keywords" => Element::Keywords,
-        _ => Element::Unknown,
-    }
-}
-
-fn of_itunes(name: &str) -> Element {
-    match name {
-        "title" => Element::Title,
-        "summary" => Element::Summary,
-        "author" | "owner" => Element::Author,
-        "name" => Element::Name,
-        "email" => Element::Email,
-        "subtitle" => Element::Detail(Detail::Subtitle),
-        "category" => Element::Category,
-        "complete" => Element::Hint(Hint::Complete),
-        "keywords" => Element::Keywords,
-        // the latter before there was the former
-        "image" | "link" => Element::Detail(Detail::Image),
-        "duration" => Element::Detail(Detail::Duration),
-        "episode" => Element::Detail(Detail::Episode),
-        "season" => Element::Detail(Detail::Season),
-        "episodetype" => Element::Detail(Detail::EpisodeType),
-        "explicit" => Element::Detail(Detail::Explicit),
-        name => hint(name),
-    }
-}
-
-fn of_podcasting(name: &str) -> Element {
-    Element::Detail(match name {
-        "transcript" => Detail::Transcript,
-        "chapters" => Detail::Chapters,
-        "person" => Detail::Person,
-        "alternateenclosure" => Detail::AlternateEnclosure,
-        "source" => Detail::Source,
-        "soundbite" => Detail::Soundbite,
-        "value" => Detail::Value,
-        "valuerecipient" => Detail::Recipient,
-        "license" => Detail::License,
-        "location" => Detail::Location,
-        "season" => Detail::Season,
-        "episode" => Detail::Episode,
-        "guid" => Detail::Guid,
-        "locked" => Detail::Locked,
-        "funding" => Detail::Funding,
-        "medium" => Detail::Medium,
-        "updatefrequency" => Detail::UpdateFrequency,
-        _ => return Element::Unknown,
-    })
-}
-
-fn of_threads(name: &str) -> Element {
-    match name {
-        "in-reply-to" => Element::Detail(Detail::InReplyTo),
-        "total" => Element::Detail(Detail::CommentsCount),
-        _ => Element::Unknown,
-    }
-}
-
-fn of_geo(name: &str) -> Element {
-    match name {
-        "point" => Element::Detail(Detail::Point),
-        "where" => Element::Group,
-        "lat" => Element::Detail(Detail::Latitude),
-        "long" => Element::Detail(Detail::Longitude),
-        _ => Element::Unknown,
-    }
-}
-
-fn of_gml(name: &str) -> Element {
-    match name {
-        "point" => Element::Group,
-        "pos" => Element::Detail(Detail::Point),
-        _ => Element::Unknown,
-    }
 }
 
 /// Returns the name in lower case; empty, which means nothing, where it is longer than any that does.

@@ -14,7 +14,7 @@ use sqlx::{Connection, PgConnection};
 use super::connection::{in_transaction, on_connection};
 use super::urls::lock_urls;
 use super::{PostgresStore, column, list, moves, news, numbers};
-use crate::columns::{CHUNK, added_terms, interval_millis, pack_archive, pack_calm, pack_labels, pack_terms};
+use crate::columns::{CHUNK, added_terms, bind_feed_change, interval_millis, pack_archive, pack_calm, pack_labels};
 use crate::hub::hub_feeds;
 use crate::listing;
 use crate::moves::{MERGED_WITH, REMOVE_MERGED};
@@ -215,44 +215,11 @@ async fn change_row(
 ) -> Result<Option<FeedRow>, StoreError> {
     const ACTION: &str = "change a feed";
     const CHANGE: &str = concat!(include_str!("feed_change.sql"), " RETURNING ", feed_columns!());
-    let audience = change.audience.map(|(audience, _)| audience);
-    let expected = change.expects.map(|(_, audience)| audience);
-    let credentials = change.credentials.as_ref().map(Option::as_ref);
-    // A live feed must have a due time: a retired one that comes back without a wish is due now.
-    let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
-    let row = sqlx::query_as(CHANGE)
-        .bind(id.0)
-        .bind(now.millis())
-        .bind(audience.map(|audience| i64::from(audience.subscribers)))
-        .bind(audience.map(|audience| i64::from(audience.active_subscribers)))
-        .bind(audience.map(|audience| audience.sla))
-        .bind(audience.map(|audience| audience.important))
-        .bind(audience.and_then(interval_millis))
-        .bind(change.audience.map(|(_, category)| category.as_str()))
-        .bind(change.private)
-        .bind(change.status.map(Status::as_str))
-        .bind(change.next_due.map(|(due, _)| due.millis()))
-        .bind(terms)
-        .bind(change.calm.is_some())
-        .bind(change.calm.as_deref().and_then(pack_calm))
-        .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
-        .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
-        .bind(change.expects.map(|(version, _)| version.0))
-        .bind(expected.map(|audience| i64::from(audience.subscribers)))
-        .bind(expected.map(|audience| i64::from(audience.active_subscribers)))
-        .bind(expected.map(|audience| audience.sla))
-        .bind(expected.map(|audience| audience.important))
-        .bind(expected.and_then(interval_millis))
-        .bind(change.labels.is_some())
-        .bind(change.labels.as_ref().and_then(|labels| pack_labels(&labels.before)))
-        .bind(change.labels.as_ref().and_then(|labels| pack_labels(&labels.after)))
-        .bind(change.external_id.is_some())
-        .bind(change.external_id.as_ref().and_then(Option::as_deref))
-        .bind(change.archive.as_ref().and_then(pack_archive))
+    let row = bind_feed_change!(sqlx::query_as(CHANGE), id, change, now)
         .fetch_optional(&mut *on)
         .await
         .map_err(StoreError::of_identity(ACTION))?;
-    if row.is_none() && expected.is_some() {
+    if row.is_none() && change.expects.is_some() {
         let exists = sqlx::query_scalar("SELECT count(*) FROM feeds WHERE id = $1").bind(id.0);
         let exists: i64 = exists.fetch_one(on).await.map_err(StoreError::on(ACTION))?;
         if exists > 0 {
