@@ -107,7 +107,7 @@ async fn schedule(
     // Does not wait for servers that are away: the loops log which ones are missing, and continue when they are back.
     if tokio::time::timeout(FIRST_CONNECTIONS, connected(&links, &*clock)).await.is_ok() {
         // Before any feed can be added: the gate of a fleet without any opens at once.
-        let _ = scheduler.reconciler.open_gate(clock.now()).await;
+        let _ = scheduler.reconciler.open_gate(&*clock).await;
     }
     let stop = CancellationToken::new();
     let mut api = tokio::spawn(web::serve(listener, Arc::clone(&scheduler.ops), stop.clone()));

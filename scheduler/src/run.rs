@@ -202,7 +202,7 @@ impl Scheduler {
         let condition = &self.maintainer.condition;
         condition.price.load(&*self.maintainer.store, &condition.config.get()).await?;
         self.reconciler.rebuild(&*self.clock).await?;
-        self.reconciler.open_gate(self.clock.now()).await?;
+        self.reconciler.open_gate(&*self.clock).await?;
         Ok(())
     }
 

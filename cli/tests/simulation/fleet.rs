@@ -203,7 +203,7 @@ impl Fleet {
         let (living, now) = (Arc::clone(&life), Arc::clone(clock));
         let task = tokio::spawn(async move {
             // As the role does: before any feed can be added.
-            let _ = tokio::time::timeout(Duration::from_secs(2), running.reconciler.open_gate(now.now())).await;
+            let _ = tokio::time::timeout(Duration::from_secs(2), running.reconciler.open_gate(&*now)).await;
             let stop = CancellationToken::new();
             let loops = async {
                 let ended = running.run(&stop).await;

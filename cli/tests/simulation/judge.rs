@@ -40,6 +40,8 @@ pub(crate) struct Judge {
     last_flight: u64,
     /// The lives that the gate permitted to fetch feeds, and that have not requested them, with the times of the permits.
     granted: BTreeMap<(u32, FeedId), Timestamp>,
+    /// The feeds of such permits that the gate before the last failover gave: it does not learn that they were released.
+    left_behind: BTreeSet<FeedId>,
     history: History,
     broken: Vec<String>,
     /// Until when the gate does not learn of a life's holds, because its process is cut off from it.
@@ -60,6 +62,7 @@ impl Judge {
             flights: BTreeMap::new(),
             last_flight: 0,
             granted: BTreeMap::new(),
+            left_behind: BTreeSet::new(),
             history: History::default(),
             broken: Vec::new(),
             cut_off: BTreeMap::new(),
@@ -272,6 +275,21 @@ impl Judge {
         let flights = &self.flights;
         let is_gone = |hold: &Hold| flights.get(&hold.flight).is_some_and(|flown| flown.overslept || flown.cut);
         self.hosts.values_mut().for_each(|at| at.holds.retain(|hold| hold.is_elsewhere() || !is_gone(hold)));
+    }
+
+    /// Another server is the gate from now on.
+    pub(crate) fn gate_failed_over(&mut self) {
+        self.left_behind.extend(self.granted.keys().map(|(_, feed)| *feed));
+        self.gate_lost();
+    }
+
+    /// The gate is the server before the last failover again. It counts permits whose release reached the other server alone: their
+    /// feeds look like ones that kill.
+    pub(crate) fn gate_failed_back(&mut self) {
+        for feed in std::mem::take(&mut self.left_behind) {
+            self.feeds.get_mut(&feed).expect("only known feeds are polled").died_alone = true;
+        }
+        self.gate_lost();
     }
 
     /// The gate is open again: what the store has was loaded into it.

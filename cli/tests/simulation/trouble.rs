@@ -127,11 +127,12 @@ pub(crate) fn switch_gate(world: &World, back: bool, lags: bool) {
     if back && world.gate.has_failed_over() {
         note(world, "the gate fails back to the server that was it before".to_owned());
         world.gate.fail_back();
+        world.judge().gate_failed_back();
     } else {
         note(world, format!("the gate fails over; to a copy that lags: {lags}"));
         world.gate.fail_over(lags);
+        world.judge().gate_failed_over();
     }
-    world.judge().gate_lost();
 }
 
 fn switch_schedule(world: &World, back: bool) {

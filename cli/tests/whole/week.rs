@@ -238,7 +238,7 @@ impl Fleet {
     pub(crate) async fn live_until(&mut self, end: Timestamp) {
         while self.clock.now() < end {
             let now = self.clock.now();
-            self.scheduler.reconciler.open_gate(now).await.unwrap();
+            self.scheduler.reconciler.open_gate(&*self.clock).await.unwrap();
             if now.since(self.compared) >= self.poller.config.scheduler.reconcile_interval {
                 self.compared = now;
                 let differed = self.scheduler.reconciler.schedule_once(&*self.clock).await.unwrap();

@@ -94,7 +94,7 @@ impl World {
         let for_all: Arc<dyn Clock> = clock.clone();
         let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &for_all);
         scheduler.reconciler.rebuild(&*clock).await.unwrap();
-        assert!(scheduler.reconciler.open_gate(clock.now()).await.unwrap());
+        assert!(scheduler.reconciler.open_gate(&*clock).await.unwrap());
         let sent: Arc<Mutex<Vec<Request>>> = Arc::default();
         let hub: Arc<Hub> = Arc::new(hub);
         let (log, now) = (Arc::clone(&sent), Arc::clone(&clock));

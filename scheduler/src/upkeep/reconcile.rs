@@ -63,7 +63,7 @@ impl Reconciler {
         let mut refreshing = FailureLog::new("loading the stored holds into the host gate");
         let mut refreshed = clock.now();
         while common::sleep_or_stop(LOSS_CHECK, stop).await {
-            let open = opening.note(self.open_gate_on_time(clock).await);
+            let open = opening.note(self.open_gate(clock).await);
             self.metrics.gate_open.set(i64::from(self.condition.gate.closed().is_none()));
             if open != Some(true) {
                 continue;
@@ -82,6 +82,7 @@ impl Reconciler {
 
     /// Puts the stored holds on the gate. What the gate forgot without our noticing is known there again.
     async fn load_holds(&self, clock: &dyn Clock) -> Result<(), BackendError> {
+        let clock = SteadyClock::starting_at(self.time(clock).await?);
         let holds = self.store.holds(clock.now()).await?;
         Ok(self.gate.hold(&holds, clock.now()).await?)
     }
@@ -105,14 +106,6 @@ impl Reconciler {
                 }
             }
         }
-    }
-
-    async fn open_gate_on_time(&self, clock: &dyn Clock) -> Result<bool, BackendError> {
-        // Whatever our clock says: the gate uses its server's time alone, and notes a step of that clock here. Only
-        // what is loaded into it is judged by our clock.
-        let mark = self.gate.begin_loading(clock.now()).await?;
-        let now = self.time(clock).await?;
-        self.load_and_open(mark, now).await
     }
 
     async fn rebuild_on_time(
@@ -181,12 +174,11 @@ impl Reconciler {
 
     /// Opens a gate that lost its memory: only once no report is in flight that may carry a hold, and with all stored
     /// holds and operators' blocks loaded. True when the gate is open afterwards.
-    pub async fn open_gate(&self, now: Timestamp) -> Result<bool, BackendError> {
-        let mark = self.gate.begin_loading(now).await?;
-        self.load_and_open(mark, now).await
-    }
-
-    async fn load_and_open(&self, mark: Option<LoadMark>, now: Timestamp) -> Result<bool, BackendError> {
+    pub async fn open_gate(&self, clock: &dyn Clock) -> Result<bool, BackendError> {
+        // Whatever our clock says: the gate uses its server's time alone, and notes a step of that clock here. Only
+        // what is loaded into it is judged by our clock.
+        let mark = self.gate.begin_loading(clock.now()).await?;
+        let now = self.time(clock).await?;
         let closed = match mark {
             Some(mark) => {
                 let until = self.gate.opens_at(&mark).filter(|until| *until > now);

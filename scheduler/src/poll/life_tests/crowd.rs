@@ -53,7 +53,7 @@ async fn run(crowd: usize, time: Duration) -> Run {
     };
     let clock_for_all: Arc<dyn Clock> = clock.clone();
     let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &clock_for_all);
-    assert!(scheduler.reconciler.open_gate(start).await.unwrap());
+    assert!(scheduler.reconciler.open_gate(&*clock).await.unwrap());
     // The crowd first: by number it comes before all others.
     let names = (0..crowd).map(|n| format!("http://crowd.example/{n}"));
     let urls = names.chain((0..OTHERS).map(|n| format!("http://host{n}.example/feed")));

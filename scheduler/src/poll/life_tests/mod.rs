@@ -101,7 +101,7 @@ impl Fleet {
         let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &clock_for_all);
         let Scheduler { ops, dispatcher, results, intake, reconciler, .. } = scheduler;
         reconciler.rebuild(&*clock).await.unwrap();
-        assert!(reconciler.open_gate(clock.now()).await.unwrap());
+        assert!(reconciler.open_gate(&*clock).await.unwrap());
         Fleet { ops, dispatcher, results, intake, reconciler, jobs, reports, clock }
     }
 
