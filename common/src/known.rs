@@ -18,10 +18,14 @@ pub struct KnownEntries {
     list: Vec<Fingerprint>,
     /// How many of them, at the beginning, were pushed and not yet found by a poll.
     pushed: usize,
+    /// Forms of entries that another one replaced, newest first. One that comes back is news, once.
+    replaced: Vec<Fingerprint>,
 }
 
 /// Separates pushed fingerprints from polled ones in stored and sent lists. Earlier versions read it as one more entry.
 const PUSHED: Fingerprint = Fingerprint(u64::from_le_bytes(*b"<pushed>"));
+/// Comes before the replaced forms in stored and sent lists. Earlier versions read it and them as further entries.
+const REPLACED: Fingerprint = Fingerprint(u64::from_le_bytes(*b"replaced"));
 
 impl KnownEntries {
     /// The number of fingerprints that earlier documents and pushes may fill up a feed's list to: 4 KB. The newest document has
@@ -30,6 +34,8 @@ impl KnownEntries {
     /// The most fingerprints of one document: 200 KB, so that a message of such jobs is within what a broker accepts. By
     /// default documents have 2,000 entries at most (`fetch.max_entries`).
     pub const MOST: usize = 25_000;
+    /// The most forms that are remembered as replaced.
+    pub const REPLACED: usize = 128;
 
     /// Returns true if this entry is known with the same content. It reads the whole list: for many entries use
     /// [`KnownEntries::lookup`].
@@ -46,7 +52,7 @@ impl KnownEntries {
 
     /// Returns what polls know: the next one reports what was pushed, so that the feed's pace is learned from all of its entries.
     pub fn polled(&self) -> Self {
-        KnownEntries { list: self.list[self.pushed..].to_vec(), pushed: 0 }
+        KnownEntries { list: self.list[self.pushed..].to_vec(), pushed: 0, replaced: self.replaced.clone() }
     }
 
     /// Returns what was pushed since the last poll, newest first.
@@ -63,11 +69,13 @@ impl KnownEntries {
         list.truncate(Self::LIMIT);
         let pushed = list.len();
         list.extend(polled);
-        KnownEntries { list, pushed }
+        KnownEntries { list, pushed, replaced: self.replaced.clone() }
     }
 
     /// Returns the list after a document with these entries: they come first, and earlier ones follow up to the limit,
-    /// so that a server that alternates between two versions of a feed causes no traffic.
+    /// so that a server that alternates between two versions of a feed causes no traffic. An earlier form of one of them is
+    /// no longer known: if it comes back, its publisher has taken an edit back. Once it came back and was replaced again, the
+    /// two forms alternate, and both stay known.
     pub fn after_document(&self, document: impl IntoIterator<Item = Fingerprint>) -> Self {
         self.filled_up(document, Self::LIMIT)
     }
@@ -82,8 +90,14 @@ impl KnownEntries {
         let mut seen = HashSet::new();
         let mut list: Vec<Fingerprint> = own.into_iter().filter(|own| seen.insert(*own)).take(Self::MOST).collect();
         let room = limit.saturating_sub(list.len());
-        list.extend(self.iter().filter(|earlier| seen.insert(*earlier)).take(room));
-        KnownEntries { list, pushed: 0 }
+        let renewed: HashSet<u64> = list.iter().map(|own| own.identity()).collect();
+        let is_replaced = |form: &Fingerprint| renewed.contains(&form.identity()) && !self.replaced.contains(form);
+        let (mut replaced, kept): (Vec<_>, Vec<_>) =
+            self.iter().filter(|earlier| seen.insert(*earlier)).partition(is_replaced);
+        replaced.extend(&self.replaced);
+        replaced.truncate(Self::REPLACED);
+        list.extend(kept.into_iter().take(room));
+        KnownEntries { list, pushed: 0, replaced }
     }
 
     /// Returns the list without these fingerprints.
@@ -91,14 +105,15 @@ impl KnownEntries {
         let gone: HashSet<Fingerprint> = gone.iter().copied().collect();
         let is_kept = |known: &&Fingerprint| !gone.contains(*known);
         let pushed = self.list[..self.pushed].iter().filter(is_kept).count();
-        KnownEntries { list: self.list.iter().filter(is_kept).copied().collect(), pushed }
+        let kept = |forms: &[Fingerprint]| forms.iter().filter(is_kept).copied().collect();
+        KnownEntries { list: kept(&self.list), pushed, replaced: kept(&self.replaced) }
     }
 
     /// Returns the list with these known by their identity alone.
     pub fn by_identity_alone(&self, of: &[Fingerprint]) -> Self {
         let of: HashSet<Fingerprint> = of.iter().copied().collect();
         let reduced = |known: Fingerprint| if of.contains(&known) { known.identity_alone() } else { known };
-        KnownEntries { list: self.iter().map(reduced).collect(), pushed: self.pushed }
+        KnownEntries { list: self.iter().map(reduced).collect(), ..self.clone() }
     }
 
     /// Returns the fingerprints, newest first.
@@ -108,7 +123,7 @@ impl KnownEntries {
 
     /// Returns how many bytes of memory its fingerprints take.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(self.list.as_slice())
+        size_of_val(self.list.as_slice()) + size_of_val(self.replaced.as_slice())
     }
 
     /// Returns the number of fingerprints.
@@ -125,18 +140,22 @@ impl KnownEntries {
     pub fn to_bytes(&self) -> Vec<u8> {
         let (pushed, polled) = self.list.split_at(self.pushed);
         let mark = (!pushed.is_empty()).then_some(&PUSHED);
-        pushed.iter().chain(mark).chain(polled).flat_map(|fingerprint| fingerprint.0.to_le_bytes()).collect()
+        let known = pushed.iter().chain(mark).chain(polled);
+        let replaced = (!self.replaced.is_empty()).then_some(&REPLACED).into_iter().chain(&self.replaced);
+        known.chain(replaced).flat_map(|fingerprint| fingerprint.0.to_le_bytes()).collect()
     }
 
     /// Unpacks the list; a remainder of less than 8 bytes is ignored.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let (whole, _) = bytes.as_chunks::<8>();
         let mut list: Vec<_> = whole.iter().map(|chunk| Fingerprint(u64::from_le_bytes(*chunk))).collect();
+        let replaced = list.iter().position(|fingerprint| *fingerprint == REPLACED).map(|mark| list.split_off(mark));
         let mark = list.iter().position(|fingerprint| *fingerprint == PUSHED);
         if let Some(mark) = mark {
             list.remove(mark);
         }
-        KnownEntries { list, pushed: mark.unwrap_or(0) }
+        let replaced = replaced.map_or_else(Vec::new, |marked| marked[1..].to_vec());
+        KnownEntries { list, pushed: mark.unwrap_or(0), replaced }
     }
 }
 
@@ -177,8 +196,13 @@ impl<'de> Deserialize<'de> for KnownEntries {
 mod tests {
     use super::*;
 
+    /// Of an entry with its own identity.
+    fn of(number: u64) -> Fingerprint {
+        Fingerprint(number << 32 | 1)
+    }
+
     fn prints(numbers: impl IntoIterator<Item = u64>) -> impl Iterator<Item = Fingerprint> {
-        numbers.into_iter().map(Fingerprint)
+        numbers.into_iter().map(of)
     }
 
     #[test]
@@ -187,15 +211,15 @@ mod tests {
         assert_eq!(long.len(), 600, "all of the document");
         let known = long.after_document(prints([7, 1000, 7]));
         assert_eq!(known.len(), KnownEntries::LIMIT);
-        assert_eq!(known.list[..4], [7, 1000, 0, 1].map(Fingerprint));
-        assert!(known.contains(Fingerprint(1000)) && !known.contains(Fingerprint(599)));
+        assert_eq!(known.list[..4], [7, 1000, 0, 1].map(of));
+        assert!(known.contains(of(1000)) && !known.contains(of(599)));
         assert_eq!(known.after_document(prints(0..1_000_000)).len(), KnownEntries::MOST);
     }
 
     #[test]
     fn a_delta_does_not_shorten_the_list() {
         let known = KnownEntries::default().after_document(prints(0..600)).after_delta(prints([1000, 7]));
-        assert_eq!((known.len(), &known.list[..3]), (600, &[1000, 7, 0].map(Fingerprint)[..]));
+        assert_eq!((known.len(), &known.list[..3]), (600, &[1000, 7, 0].map(of)[..]));
         let short = KnownEntries::default().after_document(prints(0..5)).after_delta(prints([9]));
         assert_eq!(short.len(), 6);
     }
@@ -217,6 +241,22 @@ mod tests {
     }
 
     #[test]
+    fn an_edit_that_is_taken_back_is_news_until_its_forms_alternate() {
+        let print = |content: u64| Fingerprint(7 << 32 | content);
+        let other = Fingerprint(9 << 32 | 1);
+        let mut known = KnownEntries::default().after_document([print(1), other]);
+        for (form, is_news) in [(2, true), (1, true), (2, true), (1, false), (2, false), (3, true), (2, false)] {
+            assert_eq!(!known.contains(print(form)), is_news, "{form} after {:?}", known.list);
+            known = KnownEntries::from_bytes(&known.after_document([print(form), other]).to_bytes());
+            assert!(known.contains(print(form)) && known.contains(other));
+        }
+        let all = |content: u64| (0..1000).map(move |identity| Fingerprint(identity << 32 | content));
+        let edited = KnownEntries::default().after_document(all(1)).after_document(all(2));
+        assert_eq!((edited.len(), edited.replaced.len()), (1000, KnownEntries::REPLACED));
+        assert!(!edited.contains(Fingerprint(999 << 32 | 1)));
+    }
+
+    #[test]
     fn a_message_of_jobs_with_the_longest_lists_is_small_enough_for_a_broker() {
         let most = KnownEntries::MOST as u64;
         let known = KnownEntries::default().after_push(prints(most..2 * most)).after_document(prints(0..most));
@@ -229,7 +269,7 @@ mod tests {
 
     #[test]
     fn json_and_bytes_come_back_equal() {
-        let known = KnownEntries::default().after_document(prints([1, u64::MAX]));
+        let known = KnownEntries::default().after_document([1, u64::MAX].map(Fingerprint));
         let json = serde_json::to_string(&known).unwrap();
         assert_eq!(json, "\"AQAAAAAAAAD//////////w\"");
         assert_eq!(serde_json::from_str::<KnownEntries>(&json).unwrap(), known);
@@ -239,11 +279,11 @@ mod tests {
     fn what_was_pushed_is_known_and_is_no_news_only_after_the_next_poll() {
         let pushed = KnownEntries::default().after_document(prints([1, 2])).after_push(prints([3, 1]));
         let pushed = pushed.after_push(prints([4]));
-        assert_eq!(pushed.list, [4, 3, 1, 2].map(Fingerprint));
+        assert_eq!(pushed.list, [4, 3, 1, 2].map(of));
         assert_eq!(KnownEntries::from_bytes(&pushed.to_bytes()), pushed);
-        assert_eq!(pushed.polled().list, [1, 2].map(Fingerprint));
-        assert!(pushed.contains(Fingerprint(3)) && !pushed.polled().contains(Fingerprint(3)));
-        assert_eq!(pushed.without(&[Fingerprint(3), Fingerprint(2)]).polled().list, [Fingerprint(1)]);
+        assert_eq!(pushed.polled().list, [1, 2].map(of));
+        assert!(pushed.contains(of(3)) && !pushed.polled().contains(of(3)));
+        assert_eq!(pushed.without(&[of(3), of(2)]).polled().list, [of(1)]);
         let polled = pushed.after_document(prints([4, 3]));
         assert_eq!((polled.polled(), polled.len()), (polled.clone(), 4));
         let many = polled.after_push(prints(10..2000));

@@ -377,7 +377,8 @@ fn skip(mut progress: Progress, looked: i64, is_lost: bool) -> Next {
             false => Next::Rest(Ended::Nothing(looked)),
         };
     }
-    // Nothing of what was pending matches any more: its feed was erased, retention deleted it, or it was updated.
+    // Nothing of what was pending matches any more: its feed was erased, retention deleted it, or it was updated. So nothing fails.
+    progress.start_again();
     (progress.cursor, progress.pending, progress.waiting_since) = (progress.pending, 0, None);
     Next::Move { progress, looked: None }
 }

@@ -8,7 +8,7 @@ use common::time::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::documents::{Channel, Health, atom};
+use super::documents::{Channel, Health, atom, base_url, entry_urn};
 use crate::wire::{EntryView, EventView};
 use store::{DeliveryFormat, Event, StoredEntry};
 
@@ -78,7 +78,7 @@ pub(super) fn written(
         }
         DeliveryFormat::Atom => {
             let channel = channel(subscription, epoch, topic, events);
-            Body { media_type: "application/atom+xml", bytes: atom::written(&channel) }
+            Body { media_type: "application/atom+xml", bytes: atom::as_published(&channel) }
         }
     }
 }
@@ -123,14 +123,17 @@ fn as_published(stored: StoredEntry) -> EntryView {
 }
 
 /// Returns an entry as an item of a JSON Feed 1.1. Only events of entries have one. What this fleet notes on the feed
-/// is for its operators' programs: subscribers of the hub do not get it.
+/// is for its operators' programs: subscribers of the hub do not get it. Their items keep the publisher's ids; ours may
+/// come from feeds that use the same ids.
 fn item(event: &Event, is_ours: bool) -> Option<Value> {
-    let entry = &event.entry.as_ref()?.entry;
+    let stored = event.entry.as_ref()?;
+    let entry = &stored.entry;
+    let id = if is_ours { entry_urn(stored.feed_id, &entry.id) } else { entry.id.clone() };
     let mut item = Map::new();
     let mut set = |name: &str, value: Option<Value>| {
         item.extend(value.map(|value| (name.to_owned(), value)));
     };
-    set("id", Some(entry.id.as_str().into()));
+    set("id", Some(id.into()));
     set("url", entry.url.as_deref().map(Value::from));
     set("title", entry.title.as_deref().map(Value::from));
     // An item has one of these at least.
@@ -143,14 +146,17 @@ fn item(event: &Event, is_ours: bool) -> Option<Value> {
     set("tags", (!entry.categories.is_empty()).then(|| json!(entry.categories)));
     set("authors", authors(entry));
     set("attachments", attachments(entry));
-    set("_feedfleet", is_ours.then(|| about(event)));
+    set("_feedfleet", is_ours.then(|| about(event, entry)));
     Some(Value::Object(item))
 }
 
-fn about(event: &Event) -> Value {
+/// Returns what JSON Feed has no field for. Texts are as the publisher wrote them, and may have relative links.
+fn about(event: &Event, entry: &Entry) -> Value {
     json!({
         "seq": event.seq,
         "kind": event.kind,
+        "id": entry.id,
+        "base_url": base_url(entry),
         "feed_id": event.feed_id,
         "feed_url": event.feed.feed_url,
         "feed_title": event.feed.feed_title,
@@ -214,10 +220,56 @@ mod tests {
         let json = written(DeliveryFormat::JsonFeed, 1, "e", None, events());
         let json: Value = serde_json::from_slice(&json.bytes).unwrap();
         let items = json["items"].as_array().unwrap();
-        let seen: Vec<_> = items.iter().map(|item| (&item["id"], &item["_feedfleet"]["kind"])).collect();
+        let about = items.iter().map(|item| &item["_feedfleet"]);
+        let seen: Vec<_> = about.map(|about| (&about["id"], &about["kind"])).collect();
         let expected = ["https://a.example/3", "https://a.example/2"].map(|id| (json!(id), json!("entry.new")));
         assert_eq!(seen, expected.each_ref().map(|(id, kind)| (id, kind)));
         let atom = String::from_utf8(written(DeliveryFormat::Atom, 1, "e", None, events()).bytes).unwrap();
         assert_eq!(atom.matches("<title>https://a.example/3</title>").count(), 1, "{atom}");
+    }
+
+    #[test]
+    fn items_of_two_feeds_with_the_same_id_are_two_and_the_hub_keeps_the_id() {
+        let of = |feed: i64| {
+            let mut event = event(feed, "entry.new", 1);
+            event.feed_id = FeedId(feed);
+            let stored = event.entry.take().unwrap();
+            Event { entry: Some(StoredEntry { seq: feed, feed_id: FeedId(feed), ..stored }), ..event }
+        };
+        let json = written(DeliveryFormat::JsonFeed, 1, "e", None, vec![of(1), of(2)]);
+        let json: Value = serde_json::from_slice(&json.bytes).unwrap();
+        let id = "https://a.example/1";
+        let ids = [1, 2].map(|feed| json!(entry_urn(FeedId(feed), id)));
+        assert_ne!(ids[0], ids[1]);
+        for (number, expected) in ids.iter().enumerate() {
+            let item = &json["items"][number];
+            assert_eq!((&item["id"], &item["_feedfleet"]["id"]), (expected, &json!(id)));
+        }
+        let at_hub = item(&of(1), false).unwrap();
+        assert_eq!((&at_hub["id"], at_hub.get("_feedfleet")), (&json!(id), None));
+    }
+
+    #[test]
+    fn texts_as_published_come_with_the_base_of_their_links() {
+        let linked = |stated: Option<&str>| {
+            let mut event = event(1, "entry.new", 1);
+            let entry = &mut event.entry.as_mut().unwrap().entry;
+            entry.content = Some("<a href='2'>next</a>".into());
+            entry.url = Some("https://a.example/b/1".into());
+            if let Some(stated) = stated {
+                entry.details_mut().base_url = Some(stated.into());
+            }
+            event
+        };
+        let (url, dir) = ("https://a.example/b/1", "https://a.example/c/");
+        for (stated, base) in [(None, url), (Some(dir), dir)] {
+            let atom = written(DeliveryFormat::Atom, 1, "e", None, vec![linked(stated)]).bytes;
+            let atom = String::from_utf8(atom).unwrap();
+            assert!(atom.contains(&format!("<content type=\"html\" xml:base=\"{base}\">")), "{atom}");
+            let item = item(&linked(stated), true).unwrap();
+            assert_eq!(item["_feedfleet"]["base_url"], base);
+            assert_eq!(item["content_html"], "<a href='2'>next</a>", "the text stays");
+        }
+        assert_eq!(item(&event(1, "entry.new", 1), true).unwrap()["_feedfleet"]["base_url"], Value::Null);
     }
 }

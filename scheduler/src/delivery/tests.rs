@@ -357,9 +357,11 @@ async fn no_feed_is_sent_of_which_retention_took_all_entries() {
         let ended = attempts.attempt(&world.task(id).await).await;
         assert!(matches!(ended, Ended::Nothing(3)), "{ended:?}");
         // A request that is to be repeated.
-        world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 0, \"pending\": 2}'").await;
+        let failing = r#"{"cursor": 0, "pending": 2, "failures": 3, "failing_since": "2026-09-21T14:13:20Z"}"#;
+        world.sql(&format!("UPDATE subscriptions SET progress = '{failing}'")).await;
         let ended = attempts.attempt(&world.task(id).await).await;
-        assert!(matches!(&ended, Ended::Answered { progress, .. } if progress.place() == (2, 0)), "{ended:?}");
+        let Ended::Answered { progress, .. } = &ended else { panic!("{ended:?}") };
+        assert_eq!((progress.place(), progress.failures, progress.failing_since), ((2, 0), 0, None));
     }
     assert!(world.sent().is_empty());
 }

@@ -96,9 +96,9 @@ impl Change<'_> {
         self.stored.is_none_or(|form| form.fingerprint != self.fingerprint && !self.only_adds)
     }
 
-    /// When it was first seen: now, unless the store has it.
+    /// When it was first seen: now, unless the store has it. At some time before now if retention took it.
     pub(super) fn seen(&self, now: Timestamp) -> i64 {
-        self.stored.and_then(|form| form.seen).unwrap_or(now.millis())
+        self.stored.map_or(now.millis(), |form| form.seen.unwrap_or(now.millis() - 1))
     }
 }
 

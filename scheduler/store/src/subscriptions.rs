@@ -208,6 +208,7 @@ impl SubscriptionChange {
             if (&wish.filter, wish.format) != (&to.wish.filter, to.wish.format) {
                 // The request that was to be retried would have other events under its id.
                 to.replays += 1;
+                starts_again |= to.progress.pending > 0;
                 (to.progress.pending, to.progress.waiting_since) = (0, None);
             }
             to.wish = wish.clone();

@@ -20,16 +20,22 @@ use crate::testing::Fleet;
 
 const ANN: &str = "Bearer 0123456789abcdef";
 const BLUE: &str = "Bearer fedcba9876543210";
+/// Has the labels of feeds 1 and 2.
+const BOTH: &str = "Bearer bothbothbothboth";
 /// Appears in everything that others have.
 const MARK: &str = "othersmark";
 const OTHERS: &str = "https://red.example/othersmark";
 
 /// Feed 1 and subscription 2 are the caller's, feed 2 and subscription 1 those of others.
 async fn fleet() -> Fleet {
-    let limited =
-        ApiToken { labels: Some(vec!["blue".to_owned()]), ..ApiToken::new("blue", "fedcba9876543210", ApiRole::Write) };
+    let limited = |name: &str, token: &str, labels: &[&str]| ApiToken {
+        labels: Some(labels.iter().map(|label| (*label).to_owned()).collect()),
+        ..ApiToken::new(name, token, ApiRole::Write)
+    };
+    let blue = limited("blue", "fedcba9876543210", &["blue"]);
+    let both = limited("both", "bothbothbothboth", &["blue", MARK]);
     let fleet = Fleet::with(|config| {
-        config.api.tokens = vec![ApiToken::new("ann", "0123456789abcdef", ApiRole::Write), limited];
+        config.api.tokens = vec![ApiToken::new("ann", "0123456789abcdef", ApiRole::Write), blue, both];
         config.secrets.key = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [7; 32]);
     })
     .await;
@@ -225,7 +231,7 @@ async fn a_subscription_keeps_the_limit_of_the_token_that_added_it() {
     let listed = fleet.json_as(BLUE, "/api/v1/subscriptions").await;
     assert_eq!((listed["items"].as_array().unwrap().len(), &listed["items"][0]["limited_to"]), (1, &json!(["blue"])));
     let change = json!({ "filter": { "kind": "entry.*" } }).to_string();
-    for who in [BLUE, ANN] {
+    for who in [BLUE, BOTH, ANN] {
         assert_eq!(fleet.send_as(who, "PATCH", "/api/v1/subscriptions/2", &change).await.0, 200);
         let stored = fleet.ops.store.subscriptions_among(&[2]).await.unwrap().remove(0);
         assert_eq!(stored.wish.filter.visible, ["blue"], "{who}");

@@ -185,7 +185,8 @@ async fn a_subscription_is_filtered_paused_replayed_rotated_and_removed() {
         assert_eq!(feed["version"], "https://jsonfeed.org/version/1.1");
         for item in feed["items"].as_array().unwrap() {
             assert_eq!(item["_feedfleet"]["feed_url"], urls[1]);
-            assert!(item["id"].is_string() && item["content_html"].is_string());
+            assert!(item["id"].as_str().unwrap().starts_with("urn:feedfleet:entry:"), "{item}");
+            assert!(item["_feedfleet"]["id"].is_string() && item["content_html"].is_string());
         }
     }
     // Whatever arrived until then is older than the answer to the pause.

@@ -3,6 +3,7 @@
 pub mod atom;
 mod xml;
 
+use common::entry::Entry;
 use common::feed::Feed;
 use common::outcome::OutcomeKind;
 use common::time::Timestamp;
@@ -77,6 +78,13 @@ pub fn entry_urn(feed: FeedId, id: &str) -> String {
 /// Identifies an entry in its own feed: by the id that it has there if that is a URI.
 fn own_id(feed: FeedId, id: &str) -> String {
     if Url::parse(id).is_ok() { id.to_owned() } else { entry_urn(feed, id) }
+}
+
+/// Returns what relative links of an entry's texts are resolved against: the base that the publisher states, else the
+/// entry's URL. Sanitised texts use the same one.
+pub(crate) fn base_url(entry: &Entry) -> Option<&str> {
+    let stated = entry.details.as_ref().and_then(|details| details.base_url.as_ref());
+    web_link(stated.or(entry.url.as_ref()))
 }
 
 /// Returns a link if it leads to a web page.

@@ -3,6 +3,7 @@
 use common::entry::{Author, Enclosure, Entry, EntryDetails, Extension, Fingerprint, Geo, Number, Podcast};
 
 use super::*;
+use crate::{EventFilter, EventQuery};
 
 async fn titles(store: &dyn Store, id: Option<FeedId>) -> Vec<(i64, String)> {
     let (mut titles, mut after) = (Vec::new(), 0);
@@ -307,6 +308,11 @@ pub(crate) async fn an_entry_that_retention_took_never_comes_back_as_new(backend
     let applied = poll(&*store, id, 20, modified(vec![entry("1", "one"), entry("2", "two, mended")])).await;
     assert_eq!(new_entries(&applied), (0, 1));
     assert_eq!(titles(&*store, Some(id)).await, [(4, "two, mended".into())]);
+    for (kind, found) in [("entry.new", 0), ("entry.updated", 1)] {
+        let filter = EventFilter { kinds: vec![kind.to_owned()], ..EventFilter::default() };
+        let entries = store.find_entries(&EventQuery { filter, ..EventQuery::after(0, 100) }).await.unwrap();
+        assert_eq!(entries.items.len(), found, "{kind}");
+    }
     assert_eq!((feed(&*store, id).await.entries, store.stats(at(20)).await.unwrap().entries), (1, 1));
 }
 

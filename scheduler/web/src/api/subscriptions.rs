@@ -224,7 +224,7 @@ pub(crate) async fn change(
         wish.target = target.clone().unwrap_or_else(|| wish.target.clone());
         if let Some(filter) = &filter {
             // The limit of the token that added it stays, whichever caller changes it.
-            let visible = if filter.visible.is_empty() { wish.filter.visible.clone() } else { filter.visible.clone() };
+            let visible = wish.filter.visible.clone();
             wish.filter = EventFilter { visible, ..filter.clone() };
         }
         wish.format = format.unwrap_or(wish.format);

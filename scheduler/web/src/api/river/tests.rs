@@ -76,12 +76,31 @@ async fn the_river_is_an_atom_feed_with_everything_that_entries_say() {
         assert!(feed.contains(part), "{part} is missing:\n{feed}");
     }
     assert!(feed.find("Snow").unwrap() < feed.find("Fog").unwrap(), "the newest first");
+    assert!(!feed.contains("xml:base"), "sanitised texts have no relative links:\n{feed}");
     for hostile in ["script", "onclick", "javascript:", "\u{1}", "\u{8}"] {
         assert!(!feed.contains(hostile), "{hostile:?}:\n{feed}");
     }
     let ids: Vec<&str> = feed.split("<id>urn:feedfleet:entry:").skip(1).map(|id| &id[..3]).collect();
     assert_eq!(ids.len(), 2);
     assert_ne!(ids[0], ids[1], "entries of two feeds with the same id are two entries");
+}
+
+#[tokio::test]
+async fn an_edited_entry_without_times_of_its_own_has_a_later_update_in_the_atom_feed() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://a.example/feed").await;
+    let seen = fleet.clock.now();
+    fleet.polled_with(id, vec![entry("1", "Fog", None)]).await;
+    fleet.clock.advance(Duration::from_secs(10));
+    let before = text(&fleet, "/entries.atom").await;
+    let edited = fleet.clock.now();
+    fleet.polled_with(id, vec![entry("1", "Rain", None)]).await;
+    fleet.clock.advance(Duration::from_secs(10));
+    let after = text(&fleet, "/entries.atom").await;
+    for (feed, title, updated) in [(before, "Fog", seen), (after, "Rain", edited)] {
+        let part = format!("<title>{title}</title><updated>{updated}</updated><published>{seen}</published>");
+        assert!(feed.contains(&part), "{part} is missing:\n{feed}");
+    }
 }
 
 #[tokio::test]
