@@ -31,7 +31,7 @@ PAGE, SEARCH = 50, 100
 DEPTH = 20
 LISTS = [
     "feeds", "feeds?sort=subscribers", "feeds?sort=next_due", "feeds?category=D", "feeds?status=paused", "feeds?status=active&sort=next_due",
-    "feeds?failure=dns", "feeds?failing=true", "feeds?label=harbour", "feeds?host=shared.example%3A443",
+    "feeds?failure=dns", "feeds?failing=true", "feeds?penalised=true", "feeds?penalised=true&failure=dns", "feeds?label=harbour", "feeds?host=shared.example%3A443",
     "feeds?host=shared.example%3A443&sort=subscribers", "feeds?category=C&failure=dns&sort=subscribers",
     "entries", "entries?label=harbour", "entries?category=A", "entries?host=shared.example%3A443", "entries?language=en",
     "feeds?sort=category", "feeds?sort=category&order=desc", "feeds?sort=last_polled", "feeds?sort=last_polled&order=desc", "feeds?sort=next_due&order=desc",

@@ -29,7 +29,7 @@ pub(crate) struct AudienceArgs {
     /// removes all. Without --subscribers, a feed that has no count yet has no other subscribers
     #[arg(long, value_name = "ZONE[=N]", value_parser = calm)]
     calm: Vec<Calm>,
-    /// Polls at this interval instead of the category's, such as 30m; "none" removes it
+    /// Polls at this interval instead of the category's, such as 30m, at most 365d; "none" removes it
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     interval: Option<Interval>,
 }

@@ -110,6 +110,9 @@ pub(crate) struct ListArgs {
     /// Only feeds whose last poll failed
     #[arg(long)]
     failing: bool,
+    /// Only feeds in the penalty box; with --failure, only those in it because of this failure
+    #[arg(long)]
+    penalised: bool,
     /// Only feeds with this label
     #[arg(long)]
     label: Option<String>,
@@ -252,14 +255,17 @@ impl ListArgs {
             ("sort", "--sort", &self.sort),
         ];
         let given = given.into_iter().filter_map(|(name, flag, value)| Some((name, flag, value.clone()?)));
-        given.chain(self.failing.then(|| ("failing", "--failing", "true".to_owned()))).collect()
+        let flags = [("failing", "--failing", self.failing), ("penalised", "--penalised", self.penalised)];
+        let flags = flags.into_iter().filter(|(.., is_on)| *is_on);
+        given.chain(flags.map(|(name, flag, _)| (name, flag, "true".to_owned()))).collect()
     }
 
     /// Returns the command that shows what comes after a cursor.
     fn continued(&self, cursor: &str) -> String {
         let mut command = "feedfleet feed list".to_owned();
         for (name, flag, value) in self.parameters() {
-            command += &if name == "failing" { format!(" {flag}") } else { format!(" {flag} {}", quoted(&value)) };
+            let takes_value = !matches!(name, "failing" | "penalised");
+            command += &if takes_value { format!(" {flag} {}", quoted(&value)) } else { format!(" {flag}") };
         }
         if self.limit != LIMIT {
             command += &format!(" --limit {}", self.limit);

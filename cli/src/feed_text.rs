@@ -262,7 +262,7 @@ pub(crate) fn explanation(explained: &ExplainView, now: Timestamp) -> String {
         ("next poll", Some(next)),
         (since, Some(when::moment(explained.base, now))),
     ]);
-    let row = |due, text: &str| -> Vec<Cell> { vec![when::cell(due, "%m-%d %H:%M:%S").into(), text.into()] };
+    let row = |due, text: &str| -> Vec<Cell> { vec![when::due(due, now).into(), text.into()] };
     let rows: Vec<_> = explained.terms.iter().map(|term| row(term.due, &term.text)).collect();
     let notes = explained.notes.iter().map(|note| format!("note: {}", when::said(note)));
     let terms = coloured_table((Ink::Dim, &[&when::head("DUE"), "BECAUSE"]), &rows, None);
@@ -373,6 +373,23 @@ mod tests {
         }))
         .unwrap();
         insta::assert_snapshot!(uncoloured(&explanation(&explained, now())));
+    }
+
+    #[test]
+    fn a_due_time_of_another_year_is_explained_with_the_year() {
+        const DAY: i64 = 86_400;
+        let explained: ExplainView = serde_json::from_value(json!({
+            "id": 7, "url": "https://example.com/feed.xml", "category": "C", "status": "active", "base": at(-600),
+            "next_due": at(365 * DAY), "text": "",
+            "terms": [
+                { "rule": "category", "due": at(3600), "by": 4200.0, "text": "category C: 1 h 10 min" },
+                { "rule": "person", "due": at(365 * DAY), "by": 31_532_400.0, "text": "its own interval" },
+            ],
+            "notes": []
+        }))
+        .unwrap();
+        let shown = uncoloured(&explanation(&explained, now()));
+        assert!(shown.contains("\n09-21 15:13:20") && shown.contains("\n2027-09-21 14:13:20"), "{shown}");
     }
 
     #[test]

@@ -284,9 +284,8 @@ fn entries_text(document: &Document) -> Option<String> {
 }
 
 fn verdict_text(verdict: &Verdict) -> String {
-    let rows: Vec<_> =
-        verdict.terms.iter().map(|term| vec![when::cell(term.due, "%m-%d %H:%M:%S"), term.text.clone()]).collect();
     let base = verdict.decision.state.last_polled.unwrap_or_default();
+    let rows: Vec<_> = verdict.terms.iter().map(|term| vec![when::due(term.due, base), term.text.clone()]).collect();
     let next = verdict.decision.next_due.map_or_else(|| "never".to_owned(), |due| when::moment(due, base));
     let head = fields(&[
         ("a fleet would poll it", Some(next)),

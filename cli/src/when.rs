@@ -68,6 +68,16 @@ pub(crate) fn cell(at: Timestamp, format: &str) -> String {
     zone().format(at, format)
 }
 
+/// Formats a time for such a column, to the second, with the year unless it is the current one.
+pub(crate) fn due(at: Timestamp, now: Timestamp) -> String {
+    due_in(zone(), at, now)
+}
+
+fn due_in(zone: Zone, at: Timestamp, now: Timestamp) -> String {
+    let year = |at| zone.format(at, "%Y");
+    zone.format(at, if year(at) == year(now) { "%m-%d %H:%M:%S" } else { WRITTEN.0 })
+}
+
 /// Returns the head of a column of times.
 pub(crate) fn head(name: &str) -> String {
     match zone() {
@@ -118,6 +128,16 @@ mod tests {
         for other in ["", " UTC", "12 UTC", "ä026-01-15 23:00:00 UTC", "2026-13-15 23:00:00 UTC", "no time"] {
             assert_eq!(tokyo(other), other);
         }
+    }
+
+    #[test]
+    fn a_due_time_of_another_year_is_shown_with_the_year() {
+        let at = |day: i64| Timestamp::from_millis(1_798_758_000_000 + day * 86_400_000);
+        assert_eq!(due_in(Zone::Utc, at(-1), at(0)), "12-30 23:00:00");
+        assert_eq!(due_in(Zone::Utc, at(1), at(0)), "2027-01-01 23:00:00");
+        assert_eq!(due_in(Zone::Utc, at(366), at(0)), "2028-01-01 23:00:00");
+        let tokyo = Zone::Named(chrono_tz::Asia::Tokyo);
+        assert_eq!(due_in(tokyo, at(1), at(0)), "01-02 08:00:00", "it is 2027 there already");
     }
 
     #[test]

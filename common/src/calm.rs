@@ -88,12 +88,27 @@ impl Zone {
 /// Returns the next window before a midnight of one of these groups that starts after `polled`, while the fleet has this
 /// `load`, from 0 to 1. A poll within a window serves its midnight.
 pub fn next_window(groups: &[CalmGroup], polled: Timestamp, load: f64) -> Option<Window> {
+    let width = width(load);
+    first_window(groups, polled.after(width), width)
+}
+
+/// Returns the first window before a midnight of one of these groups in which a poll at `time` or later can start. It may have
+/// begun.
+pub fn next_open_window(groups: &[CalmGroup], time: Timestamp, load: f64) -> Option<Window> {
+    first_window(groups, time.after(FETCH), width(load))
+}
+
+/// Returns the window of this width before the first midnight after `time`.
+fn first_window(groups: &[CalmGroup], time: Timestamp, width: Duration) -> Option<Window> {
+    let wanted = groups.iter().filter(|group| group.subscribers > 0);
+    let midnights = wanted.filter_map(|group| group.zone.next_midnight(time));
+    midnights.min().map(|midnight| Window { start: midnight.before(width), midnight })
+}
+
+fn width(load: f64) -> Duration {
     // Where no load is known it is not a number.
     let load = if load > 0.0 { load.min(1.0) } else { 0.0 };
-    let width = WIDTH + (WIDEST - WIDTH).mul_f64(load);
-    let wanted = groups.iter().filter(|group| group.subscribers > 0);
-    let midnights = wanted.filter_map(|group| group.zone.next_midnight(polled.after(width)));
-    midnights.min().map(|midnight| Window { start: midnight.before(width), midnight })
+    WIDTH + (WIDEST - WIDTH).mul_f64(load)
 }
 
 impl FromStr for Zone {
@@ -188,5 +203,14 @@ mod tests {
         assert_eq!(next_window(&groups[2..], polled, 0.0), None, "nobody waits there");
         let loaded = next_window(&groups, polled, 1.0).unwrap();
         assert_eq!(loaded.start.to_string(), "2026-07-03T14:00:00.000Z", "wider only under load");
+    }
+
+    #[test]
+    fn a_window_is_open_until_a_minute_before_its_midnight() {
+        let groups = [CalmGroup { zone: zone("Europe/Paris"), subscribers: 1 }];
+        let midnight = |time: &str| next_open_window(&groups, at(time), 0.0).unwrap().midnight;
+        assert_eq!(midnight("2026-07-01T12:00:00Z"), at("2026-07-01T22:00:00Z"));
+        assert_eq!(midnight("2026-07-01T21:58:59Z"), at("2026-07-01T22:00:00Z"), "although it has begun");
+        assert_eq!(midnight("2026-07-01T21:59:00Z"), at("2026-07-02T22:00:00Z"));
     }
 }

@@ -3,7 +3,7 @@
 //! A job carries the list so that its report need only carry what is new or changed. The list is an optimisation: the
 //! worker sends any entry that is not in it, and a unique constraint of the store decides whether the entry is new.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::entry::Fingerprint;
 use base64::Engine;
@@ -74,8 +74,8 @@ impl KnownEntries {
 
     /// Returns the list after a document with these entries: they come first, and earlier ones follow up to the limit,
     /// so that a server that alternates between two versions of a feed causes no traffic. An earlier form of one of them is
-    /// no longer known: if it comes back, its publisher has taken an edit back. Once it came back and was replaced again, the
-    /// two forms alternate, and both stay known.
+    /// no longer known: if it comes back, its publisher has taken an edit back. Once both forms came back, they alternate,
+    /// and both stay known.
     pub fn after_document(&self, document: impl IntoIterator<Item = Fingerprint>) -> Self {
         self.filled_up(document, Self::LIMIT)
     }
@@ -90,8 +90,12 @@ impl KnownEntries {
         let mut seen = HashSet::new();
         let mut list: Vec<Fingerprint> = own.into_iter().filter(|own| seen.insert(*own)).take(Self::MOST).collect();
         let room = limit.saturating_sub(list.len());
-        let renewed: HashSet<u64> = list.iter().map(|own| own.identity()).collect();
-        let is_replaced = |form: &Fingerprint| renewed.contains(&form.identity()) && !self.replaced.contains(form);
+        let renewed: HashMap<u64, Fingerprint> = list.iter().map(|own| (own.identity(), *own)).collect();
+        let came_back = |form: &Fingerprint| self.replaced.contains(form);
+        let is_replaced = |form: &Fingerprint| match renewed.get(&form.identity()) {
+            Some(by) => !(came_back(form) && came_back(by)),
+            None => false,
+        };
         let (mut replaced, kept): (Vec<_>, Vec<_>) =
             self.iter().filter(|earlier| seen.insert(*earlier)).partition(is_replaced);
         replaced.extend(&self.replaced);
@@ -245,7 +249,9 @@ mod tests {
         let print = |content: u64| Fingerprint(7 << 32 | content);
         let other = Fingerprint(9 << 32 | 1);
         let mut known = KnownEntries::default().after_document([print(1), other]);
-        for (form, is_news) in [(2, true), (1, true), (2, true), (1, false), (2, false), (3, true), (2, false)] {
+        let edits = [(2, true), (1, true), (3, true), (1, true), (2, true)];
+        let alternating = [(1, false), (2, false), (4, true)];
+        for (form, is_news) in edits.into_iter().chain(alternating) {
             assert_eq!(!known.contains(print(form)), is_news, "{form} after {:?}", known.list);
             known = KnownEntries::from_bytes(&known.after_document([print(form), other]).to_bytes());
             assert!(known.contains(print(form)) && known.contains(other));

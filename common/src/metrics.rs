@@ -91,7 +91,7 @@ metrics! {
         "From a feed's stored due time to its claim, by category.", &["category"], LAG_SECONDS),
     feeds: IntGaugeVec = gauges("feeds", "Feeds in the store by category and status.", &["category", "status"]),
     penalised_feeds: IntGaugeVec = gauges("penalised_feeds", "Feeds in the penalty box by kind of failure.", &["kind"]),
-    due_feeds: IntGauge = gauge("due_feeds", "Feeds whose scheduled time has passed."),
+    due_feeds: IntGauge = gauge("due_feeds", "Feeds whose scheduled time has passed, including those that wait for a busy host."),
     parked_feeds: IntGauge = gauge("parked_feeds", "Feeds that wait for a busy host."),
     parks: IntCounterVec = counters("parks_total",
         "Feeds that had to wait for a busy host: when due (first), when their turn had come (again), or after a redirect to it (redirect).", &["kind"]),

@@ -64,6 +64,9 @@ pub struct FetchReport {
     /// itself. Of an [`Outcome::Deferred`]: wait until then even if the host is free earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Timestamp>,
+    /// When the last host may be polled again whose own limit of requests is used up, with any outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_until: Option<Timestamp>,
     /// Of [`FailureKind::Blocked`]: the blocker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<Blocker>,
@@ -137,6 +140,7 @@ impl FetchReport {
             announced: Vec::new(),
             probe: None,
             retry_after: None,
+            limited_until: None,
             blocked_by: None,
             detour: None,
             unusable_delta: false,
@@ -148,9 +152,14 @@ impl FetchReport {
         }
     }
 
-    /// Returns the host that sent the last answer: a throttling outcome applies to it.
+    /// Returns the host that sent the last answer: a throttling outcome and a used-up limit apply to it.
     pub fn answering_host(&self) -> &HostKey {
         self.answered_by.as_ref().unwrap_or(&self.host)
+    }
+
+    /// Returns whether the whole host that sent the last answer is to rest after it, and until when if the server said so.
+    pub fn host_rest(&self) -> Option<Option<Timestamp>> {
+        self.outcome.rest().or_else(|| self.limited_until.map(Some))
     }
 }
 

@@ -12,8 +12,10 @@ const MOST_LINKS: usize = 64;
 /// Returns the first hub and the first self link, made absolute. A link of another document (`anchor`) says nothing of this one.
 pub(crate) fn announced(headers: &HeaderMap, url: &Url) -> HubLinks {
     let mut announced = HubLinks::default();
-    let fields = headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok());
-    for link in fields.flat_map(Links).take(MOST_LINKS) {
+    let fields = headers.get_all(header::LINK).iter();
+    // A title may have any bytes; the links are ASCII.
+    let fields: Vec<_> = fields.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+    for link in fields.iter().flat_map(|field| Links(field)).take(MOST_LINKS) {
         let target = || {
             let target = url.join(link.target.trim()).ok()?;
             let is_web = matches!(target.scheme(), "http" | "https") && target.as_str().len() <= FeedUrl::MAX_LENGTH;
@@ -96,10 +98,10 @@ mod tests {
 
     use super::*;
 
-    fn read(fields: &[&str]) -> (Option<String>, Option<String>) {
+    fn read(fields: &[impl AsRef<[u8]>]) -> (Option<String>, Option<String>) {
         let mut headers = HeaderMap::new();
         for field in fields {
-            headers.append(header::LINK, HeaderValue::from_str(field).unwrap());
+            headers.append(header::LINK, HeaderValue::from_bytes(field.as_ref()).unwrap());
         }
         let HubLinks { hub, self_link } = announced(&headers, &"https://a.example/b/feed".parse().unwrap());
         (hub, self_link)
@@ -117,9 +119,12 @@ mod tests {
             &["<https://hub.example/>;rel=hub", "</feed>; title=\"a, b; rel=hub\"; REL=\"alternate Self\""],
             &["<https://x.example/?a,b>; rel=next, <https://hub.example/>; rel=hub; x", "<../feed> ; rel = self"],
             &["<https://hub.example/>; rel=hub, <https://two.example/>; rel=hub", "<//a.example/feed>; rel=self"],
+            &["<https://hub.example/>; rel=hub; title=\"café\", </feed>; rel=self"],
         ] {
             assert_eq!(read(fields), expected, "{fields:?}");
         }
+        let latin1 = &b"<https://hub.example/>; rel=hub; title=\"caf\xe9\", </feed>; rel=self"[..];
+        assert_eq!(read(&[latin1]), expected);
     }
 
     #[test]

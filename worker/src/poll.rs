@@ -375,6 +375,7 @@ pub fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchRepo
         moved_to: fetched.moved_to,
         probe: fetched.probe,
         retry_after: fetched.retry_after,
+        limited_until: fetched.limited_until,
         unusable_delta: fetched.unusable_delta,
         wants_signature: fetched.wants_signature,
         permanent_url: fetched.permanent_url,

@@ -103,7 +103,8 @@ async fn renew(client: &Client, look: &mut Look) -> anyhow::Result<()> {
 async fn failing(client: &Client, stats: &StatsView) -> anyhow::Result<Vec<FeedView>> {
     let mut all: Vec<(usize, FeedView)> = Vec::new();
     for (kind, _) in stats.penalised.iter().filter(|(_, feeds)| **feeds > 0) {
-        let some = feeds(client, &[("status", "active"), ("failure", kind), ("limit", "8")]).await?;
+        let query = [("status", "active"), ("penalised", "true"), ("failure", kind.as_str()), ("limit", "8")];
+        let some = feeds(client, &query).await?;
         all.extend(some.into_iter().enumerate());
     }
     all.sort_by_key(|(turn, feed): &(usize, FeedView)| (*turn, feed.id));

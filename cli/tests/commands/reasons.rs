@@ -48,6 +48,26 @@ async fn a_reason_is_shown_everywhere_until_the_feed_is_read_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_penalty_box_has_the_feeds_in_it_and_not_those_that_are_retried_soon() {
+    let fleet = Fleet::start(&[]).await;
+    fleet.origin.set("/typo", Script::status(404));
+    fleet.origin.set("/flaky", Script::status(502));
+    for path in ["/typo", "/flaky"] {
+        fleet.run(&["feed", "add", &fleet.origin.url(path)]);
+    }
+    let failing = fleet.done(&["feed", "list", "--failing"]);
+    assert!(failing.contains("/typo") && failing.contains("/flaky"), "{failing}");
+    for filters in [&["--penalised"][..], &["--penalised", "--failure", "status"]] {
+        let boxed = fleet.done(&[&["feed", "list"], filters].concat());
+        assert!(boxed.contains("/typo") && !boxed.contains("/flaky"), "{filters:?}: {boxed}");
+    }
+    assert_eq!(fleet.done(&["feed", "list", "--penalised", "--failure", "dns"]), "no feeds\n");
+    // Of the two lists on the screen, only that of the penalty box shows reasons.
+    let top = fleet.done(&["top"]);
+    assert!(top.contains("404 Not Found") && !top.contains("502 Bad Gateway"), "{top}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_may_not_be_dialled_names_the_setting_and_not_its_publisher() {
     let fleet = Fleet::start(&[]).await;
     let failed = fleet.run(&["feed", "add", "http://10.1.2.3/feed"]);

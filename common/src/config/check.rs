@@ -37,6 +37,8 @@ const KNOWN_TOKENS: [&str; 11] = [
 
 /// Most requests to subscribers in flight: each holds a request's body in memory, and needs a file descriptor.
 const MOST_DELIVERIES: usize = 10_000;
+/// Lowest `fetch.address_rate` other than 0, per second: one request in 12 days. The time between two must fit into a duration.
+const LOWEST_ADDRESS_RATE: f64 = 0.000_001;
 /// With a longer gap a target would fall behind for ever.
 const LONGEST_TARGET_GAP: Duration = Duration::from_secs(60);
 
@@ -256,7 +258,9 @@ fn check_fetch(fetch: &FetchConfig, refusals: &mut Refusals) {
     refusals.at_least("fetch.max_header_bytes", fetch.max_header_bytes, 8192);
     refusals.at_least("fetch.max_headers", fetch.max_headers, 32);
     let rate = fetch.address_rate;
-    refusals.require(rate >= 0.0 && rate.is_finite(), "fetch.address_rate", || "must be 0 (no limit) or more".into());
+    let is_rate = rate == 0.0 || rate >= LOWEST_ADDRESS_RATE && rate.is_finite();
+    refusals
+        .require(is_rate, "fetch.address_rate", || format!("must be 0 (no limit) or at least {LOWEST_ADDRESS_RATE}"));
     refusals.at_least("fetch.address_parallel", fetch.address_parallel as usize, 1);
     for ports in &fetch.allow_ports {
         refusals.require(is_port_range(ports), "fetch.allow_ports", || {

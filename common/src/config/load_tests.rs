@@ -262,6 +262,19 @@ fn configurations_that_would_break_a_promise_are_refused_by_key() {
 }
 
 #[test]
+fn a_rate_whose_gap_is_no_duration_is_refused() {
+    let set = |rate: f64| load(None, std::iter::empty(), &[("fetch.address_rate", rate.into())]);
+    for rate in [0.0, 0.000_001, 20.0] {
+        assert_eq!(set(rate).unwrap().config.fetch.address_rate, rate);
+    }
+    for rate in [1e-20, 0.000_000_9, -1.0, f64::INFINITY, f64::NAN] {
+        let error = set(rate).unwrap_err().to_string();
+        let reason = "must be 0 (no limit) or at least 0.000001";
+        assert_eq!(error, format!("fetch.address_rate in the command line {reason}"), "{rate}");
+    }
+}
+
+#[test]
 fn without_loopback_tokens_are_asked_for_and_short_or_doubled_ones_refused() {
     let token =
         |name: &str, token: &str| format!("[[api.tokens]]\nname = \"{name}\"\ntoken = \"{token}\"\nrole = \"read\"\n");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::plan::{Plan, scaled};
 use super::{Policy, Rule, Subject, adaptive, consent, hot_minute};
-use crate::calm::{Window, calm_subscribers, next_window};
+use crate::calm::{Window, calm_subscribers, next_open_window, next_window};
 use crate::config::{PolicyConfig, PolicyMode};
 use crate::policy::{Audience, Category};
 use crate::time::Timestamp;
@@ -86,7 +86,8 @@ pub(super) fn base(
         _ => consent::shortest(subject, fresh_for, config),
     };
     let (rule, interval) = own_interval(subject, category, polled, shortest, policy);
-    let window = calm_window(subject, polled, policy.load).filter(|_| subject.audience.subscribers == 0);
+    let is_calm_only = subject.audience.subscribers == 0 && rule != Rule::Person;
+    let window = calm_window(subject, polled, policy.load).filter(|_| is_calm_only);
     let mut plan = match window {
         Some(window) => Plan::new(polled, Rule::Calm, window.start.since(polled)),
         None => Plan::new(polled, rule, interval),
@@ -104,10 +105,16 @@ pub(super) fn base(
 }
 
 /// Moves a poll of a feed that has other subscribers too into the window before the next midnight of its calm ones, if it is the
-/// last one that could be in time. Expects the interval as all rules before salt made it; floors hold, and a midnight within one
-/// is missed.
+/// last one that could be in time. Moves a poll for calm subscribers alone that misses its window into a later one. Expects the
+/// interval as all rules before salt made it; floors hold, and a midnight within one is missed.
 pub(super) fn before_midnight(plan: &mut Plan, subject: &Subject<'_>, policy: &Policy<'_>) {
-    if plan.window.is_some() {
+    if let Some(window) = plan.window {
+        if plan.due >= window.end() {
+            before_later_midnight(plan, subject, policy.load);
+        }
+        return;
+    }
+    if is_a_persons(plan) {
         return;
     }
     let Some(window) = calm_window(subject, plan.base, policy.load) else { return };
@@ -121,6 +128,22 @@ pub(super) fn before_midnight(plan: &mut Plan, subject: &Subject<'_>, policy: &P
     plan.window = Some(window);
 }
 
+/// Moves a poll that a publisher's floor, or skipped time, keeps out of its window into the first one that it can reach. A poll
+/// between two windows serves nobody.
+fn before_later_midnight(plan: &mut Plan, subject: &Subject<'_>, load: f64) {
+    let Some(window) = next_open_window(subject.calm, plan.due, load) else { return };
+    let earliest = plan.unskipped(window.start.max(plan.due));
+    if earliest < window.end() {
+        plan.not_before(Rule::Calm, earliest);
+        plan.window = Some(window);
+    }
+}
+
+/// Returns true if the plan started with an interval that a person set, for the feed or for all feeds.
+pub(super) fn is_a_persons(plan: &Plan) -> bool {
+    plan.terms.first().is_some_and(|term| term.rule == Rule::Person)
+}
+
 /// Returns true if the poll, at its largest salt and moved out of a hot minute, comes so late that our own floor leaves no time for
 /// another one before the window ends.
 fn is_last_chance(plan: &Plan, window: Window, config: &PolicyConfig) -> bool {
@@ -129,11 +152,10 @@ fn is_last_chance(plan: &Plan, window: Window, config: &PolicyConfig) -> bool {
     latest.after(plan.floor.min(config.min_interval)) >= window.end()
 }
 
-/// Returns the next window before a midnight of calm subscribers. An interval that a person set, an SLA and importance stay as
-/// they are.
+/// Returns the next window before a midnight of calm subscribers. An SLA and importance stay as they are.
 fn calm_window(subject: &Subject<'_>, polled: Timestamp, load: f64) -> Option<Window> {
     let audience = &subject.audience;
-    if audience.sla || audience.important || audience.interval.is_some() {
+    if audience.sla || audience.important {
         return None;
     }
     next_window(subject.calm, polled, load)

@@ -57,6 +57,8 @@ pub(super) struct Open<'a> {
     undisturbed: bool,
     throttled_until: Option<Timestamp>,
     rests: bool,
+    /// Until when the host is held in any case: its limit of requests is used up.
+    limited_until: Option<Timestamp>,
     notices: Notices,
 }
 
@@ -71,6 +73,8 @@ pub(super) fn prepare<'a>(
     let polled = report.started.min(now);
     let mut state = remember::answer(before, report, polled, now);
     let fresh_for = remember::freshness(before, report, polled);
+    let limited_until = throttle::held_by_limit(report, now);
+    let retired = |state, status, notices| Decision { host_hold: limited_until, ..retired(state, status, notices) };
     let mut trouble = None;
     let (mut hold, mut noticed) = (None, None);
     match &report.outcome {
@@ -116,7 +120,7 @@ pub(super) fn prepare<'a>(
     let throttled_until = hold.map(|hold| hold.until);
     let Some(status) = standing(subject.status, good) else {
         let retired = retired(state, subject.status, Notices::default());
-        return Prepared::Settled(Decision { host_hold: throttled_until, ..retired });
+        return Prepared::Settled(Decision { host_hold: throttled_until.or(limited_until), ..retired });
     };
 
     let category = category(subject);
@@ -144,6 +148,7 @@ pub(super) fn prepare<'a>(
         undisturbed: good && asked_to_wait.is_none(),
         throttled_until,
         rests: report.outcome.rest().is_some(),
+        limited_until,
         notices: Notices::of(standing_changed(before, &state, subject.status != status), noticed),
     })
 }
@@ -181,7 +186,7 @@ impl Open<'_> {
             status: self.status,
             next_due: Some(plan.due),
             terms: plan.terms,
-            host_hold: self.throttled_until.or(self.rests.then_some(plan.due)),
+            host_hold: self.throttled_until.or(self.rests.then_some(plan.due)).or(self.limited_until),
             notices: self.notices,
         }
     }

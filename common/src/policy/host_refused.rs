@@ -5,7 +5,7 @@
 
 use super::category::category;
 use super::decide::{finish, normal_plan};
-use super::{Decision, Draw, Notices, Policy, Rule, Signing, Status, Subject, Terms, remember};
+use super::{Decision, Draw, Notices, Policy, Rule, Signing, Status, Subject, Terms, remember, throttle};
 use crate::outcome::FailureKind;
 use crate::policy::PollState;
 use crate::report::{FetchReport, Outcome};
@@ -39,8 +39,9 @@ pub fn host_refused(
     let before = &subject.state;
     let polled = report.started.min(now);
     let mut state = remember::answer(before, report, polled, now);
+    let host_hold = throttle::held_by_limit(report, now);
     if !matches!(subject.status, Status::Active | Status::Paused) {
-        return rested(state, subject.status, None, Terms::default());
+        return Decision { host_hold, ..rested(state, subject.status, None, Terms::default()) };
     }
     let category = category(subject);
     let mut plan = normal_plan(&Subject { state, ..*subject }, category, polled, None, policy);
@@ -52,7 +53,7 @@ pub fn host_refused(
     if let Some(penalty) = &mut state.penalty {
         penalty.until = plan.due;
     }
-    rested(state, subject.status, Some(plan.due), plan.terms)
+    Decision { host_hold, ..rested(state, subject.status, Some(plan.due), plan.terms) }
 }
 
 fn rested(state: PollState, status: Status, next_due: Option<Timestamp>, terms: Terms) -> Decision {

@@ -70,7 +70,7 @@ pub use rhythm::Rhythm;
 pub use signing::Signing;
 pub use state::{Audience, Category, Penalty, PollState, Sighting, Status};
 pub use terms::{Rule, Term, Terms};
-pub use throttle::{HostHold, first_hold, host_hold};
+pub use throttle::{HostHold, first_hold, held_by_limit, host_hold, limit_hold};
 
 use crate::calm::CalmGroup;
 use crate::config::PolicyConfig;
@@ -155,7 +155,8 @@ pub struct Decision {
     /// The terms that led to `next_due`, in the order in which they were applied, starting with an interval from
     /// [`PollState::last_polled`].
     pub terms: Terms,
-    /// Until when the whole host is held; the store shortens it while only one feed of the host was throttled.
+    /// Until when the whole host is held; the store shortens it while only one feed of the host was throttled, or if its limit of
+    /// requests is used up and none was.
     pub host_hold: Option<Timestamp>,
     /// The events to publish to consumers.
     pub notices: Notices,

@@ -50,7 +50,8 @@ pub fn rest_after_poll(now: Timestamp, status: Status, state: &PollState, config
     };
     let doubled = 1_u32.checked_shl(state.fruitless_wakes.into()).unwrap_or(u32::MAX);
     let rest = first.saturating_mul(doubled).min(longest);
-    state.last_polled.map_or(Duration::ZERO, |polled| polled.after(rest).since(now))
+    // After a clock was set back the last poll may lie in the future.
+    state.last_polled.map_or(Duration::ZERO, |polled| polled.after(rest).since(now).min(rest))
 }
 
 #[cfg(test)]
@@ -90,6 +91,15 @@ mod tests {
             [place(0), place(20), place(60), place(90)],
             [60 * SECOND, 40 * SECOND, Duration::ZERO, Duration::ZERO]
         );
+    }
+
+    #[test]
+    fn a_last_poll_in_the_future_lengthens_no_rest() {
+        let config = config(60 * SECOND);
+        let ahead = polled(NOW.after(3600 * SECOND));
+        assert_eq!(rest_after_poll(NOW, Status::Active, &ahead, &config), 60 * SECOND);
+        let window = PingWindow::open(NOW, Status::Active, &ahead, 0.0, &config);
+        assert_eq!(window.due(Duration::ZERO, &config), 60 * SECOND);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::Rule;
 use super::plan::Plan;
 use crate::config::PolicyConfig;
 use crate::policy::PollState;
+use crate::report::FetchReport;
 use crate::time::Timestamp;
 use crate::url::FeedId;
 
@@ -21,6 +22,13 @@ pub(super) const SINGLE_FEED_HOLD: Duration = Duration::from_secs(3600);
 pub fn first_hold(retry_after: Option<Timestamp>, now: Timestamp, throttled: Duration) -> Timestamp {
     let latest = now.after(SINGLE_FEED_HOLD);
     retry_after.unwrap_or_else(|| now.after(throttled)).min(latest)
+}
+
+/// Returns until when the host that answered is held because its own limit of requests is used up: what the response
+/// says, at most what a single feed can cause. `None` if that has ended. Does not count as throttling of the feed.
+pub fn held_by_limit(report: &FetchReport, now: Timestamp) -> Option<Timestamp> {
+    let latest = report.started.after(report.duration).after(SINGLE_FEED_HOLD);
+    report.limited_until.map(|until| until.min(latest)).filter(|until| *until > now)
 }
 
 /// The factor on the feed's interval for each throttled response without Retry-After.
@@ -112,6 +120,20 @@ pub fn host_hold(previous: Option<&HostHold>, feed: FeedId, asked: Timestamp, no
         Some(hold) if hold.cause != feed && hold.until.max(hold.asked) > now => asked.max(hold.until).max(hold.asked),
         Some(hold) if hold.until > now => hold.until.max(alone),
         _ => alone,
+    }
+}
+
+/// Returns a host's hold after a response of its feed `feed` that does not throttle says that the host's own limit of
+/// requests is used up until `asked`. That holds the host for at most an hour at a time, however many feeds' responses
+/// say it.
+///
+/// It does not end `previous`, the host's last hold, earlier. The feed that caused that one stays its cause until its
+/// full time ends: [`host_hold`] needs to know it.
+pub fn limit_hold(previous: Option<&HostHold>, feed: FeedId, asked: Timestamp, now: Timestamp) -> HostHold {
+    let until = asked.min(now.after(SINGLE_FEED_HOLD));
+    match previous {
+        Some(hold) if hold.until.max(hold.asked) > now => HostHold { until: hold.until.max(until), ..*hold },
+        _ => HostHold { until, asked, cause: feed },
     }
 }
 

@@ -147,6 +147,7 @@ fn reports() -> Vec<FetchReport> {
         announced: Vec::new(),
         probe: None,
         retry_after: None,
+        limited_until: None,
         blocked_by: None,
         detour: None,
         unusable_delta: false,

@@ -38,6 +38,11 @@ def of_schedulers(metric):
     return f'feedfleet_{metric}{{@}} and on (instance) feedfleet_ready{{@,role!="worker"}}'
 
 
+def bound(whole_number):
+    """Selects a bucket of a histogram. Prometheus 2 stores the bound `10` as it is exported, Prometheus 3 as `10.0`."""
+    return f'le=~"{whole_number}([.]0)?"'
+
+
 def share(part, whole):
     return f"{part} / {whole}"
 
@@ -45,7 +50,7 @@ def share(part, whole):
 # Title, description with the warning signs, unit, [(expression, legend)], width in columns of 24, and further options
 # of the panel.
 FLEET = [
-    ("Polls per second", "Finished polls by outcome. If all are zero while feeds are due, see the alert FeedfleetNoPolls.", "reqps",
+    ("Polls per second", "Finished polls by outcome. If all are zero while feeds are due that do not wait for a host, see the alert FeedfleetNoPolls.", "reqps",
      [(rate("polls_total", "outcome"), "{{outcome}}")], 12, {"stack": True}),
     ("Demand and polls", "The demand of all feeds at the current price, actual polls, and policy.polls_per_second (0: no limit). If demand stays "
      "above polls, the fleet is too small, and the price of a poll rises until both meet.", "reqps",
@@ -125,7 +130,7 @@ HOSTS = [
      [(quantile(0.5, "poll_duration_seconds"), "p50"), (quantile(0.9, "poll_duration_seconds"), "p90"),
       (quantile(0.99, "poll_duration_seconds"), "p99")], 12),
     ("Slow polls", "Share of polls that took longer than 10 s. They occupy slots that other polls could use.", "percentunit",
-     [("1 - " + share(rate("poll_duration_seconds_bucket", more=',le="10"'), rate("poll_duration_seconds_count")), "slow")], 12),
+     [("1 - " + share(rate("poll_duration_seconds_bucket", more=f",{bound(10)}"), rate("poll_duration_seconds_count")), "slow")], 12),
     ("Bytes", "Bytes of response bodies, as received and after decoding.", "Bps", [(rate("bytes_total", "kind"), "{{kind}}")], 12),
     ("Blocked", "Polls answered with a challenge or block page, by the service that sent it.", "reqps", [(rate("blocked_total", "by"), "{{by}}")], 12),
     ("Slow parses", "Documents that took longer than 2 s to parse. The log names their feeds.", "reqps", [(rate("slow_parses_total"), "slow")], 12),

@@ -110,10 +110,13 @@ impl JobProofs {
     }
 
     /// Returns whether a report answers a job that was issued before its feed was added, or before the feed's last poll began. The
-    /// store has failed over to a copy that lagged since then: the feed's number and version were given to others.
-    pub fn is_of_lost_history(&self, feed: &Feed, report: &FetchReport) -> bool {
-        let known = feed.state.last_polled.map_or(feed.added, |polled| polled.max(feed.added));
-        report.mac.as_ref().is_some_and(|mac| mac.issued.after(self.tolerance.skew) < known)
+    /// store has failed over to a copy that lagged since then: the feed's number and version were given to others. Times in the future
+    /// do not count: a clock that was wrong left them, and reports are believed again as soon as it is right.
+    pub fn is_of_lost_history(&self, feed: &Feed, report: &FetchReport, now: Timestamp) -> bool {
+        let skew = self.tolerance.skew;
+        let known = [Some(feed.added), feed.state.last_polled].into_iter().flatten();
+        let Some(known) = known.filter(|known| *known <= now.after(skew)).max() else { return false };
+        report.mac.as_ref().is_some_and(|mac| mac.issued.after(skew) < known)
     }
 
     /// Returns the keys, read at most this long ago if the store answers soon.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use common::feed::Feed;
 use common::host::HostKey;
 use common::outcome::FailureKind;
-use common::policy::{Audience, Category, PollState, Status};
+use common::policy::{Audience, Category, Penalty, PollState, Status};
 use common::policy::{Decision, Rule, Terms};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
@@ -51,7 +51,7 @@ fn new_feed(url: &str) -> NewFeed {
     NewFeed::of(HostKey::new(&format!("{}:443", url.as_url().host_str().unwrap())), url, Category::D, at(0))
 }
 
-/// A failed poll of this feed that puts it into category B.
+/// A failed poll of this feed that puts it into category B, and some of them into the penalty box.
 fn failed(feed: &Feed, failure: FailureKind) -> Verdict {
     let outcome = Outcome::Failed { failure, detail: "why".into() };
     let due = at(10 + 3600);
@@ -60,7 +60,9 @@ fn failed(feed: &Feed, failure: FailureKind) -> Verdict {
     // Each kind on another day.
     let days = if failure == FailureKind::Dns { 3 } else { 0 };
     let polled = at(10).before(Duration::from_secs(days * 86_400));
-    let state = PollState { last_polled: Some(polled), last_outcome: Some(outcome.kind()), ..feed.state };
+    let is_boxed = number(feed.url.as_str()) % 120 == 3;
+    let penalty = is_boxed.then_some(Penalty { kind: failure, until: due });
+    let state = PollState { last_polled: Some(polled), last_outcome: Some(outcome.kind()), penalty, ..feed.state };
     Verdict {
         report: FetchReport::of(feed.id, feed.version, feed.host.clone(), at(10), outcome),
         decision: Decision {
@@ -125,6 +127,7 @@ fn wanted(known: &[Known], query: &FeedQuery) -> Vec<usize> {
             && query.category.is_none_or(|wanted| wanted == *category)
             && query.status.is_none_or(|status| status == feed.status)
             && query.failure.is_none_or(|failing| Some(failing) == *failure)
+            && (!query.penalised || feed.state.penalty.is_some())
     };
     let mut found: Vec<&Known> = known.iter().filter(lets).collect();
     let value = |Known { feed, category, .. }: &Known| match query.sort {
@@ -206,6 +209,9 @@ async fn lists_are_complete_and_in_order_by_every_filter(store: &dyn Store) {
         FeedQuery { status: Some(Status::Active), ..none.clone() },
         FeedQuery { status: Some(Status::Paused), ..none.clone() },
         FeedQuery { failure: Some(FailureKind::Dns), ..none.clone() },
+        FeedQuery { penalised: true, ..none.clone() },
+        FeedQuery { penalised: true, failure: Some(FailureKind::Tls), ..none.clone() },
+        FeedQuery { penalised: true, status: Some(Status::Active), ..none.clone() },
         FeedQuery { category: Some(Category::C), host: Some(HostKey::new("large.org:443")), ..none.clone() },
         FeedQuery {
             category: Some(Category::D),

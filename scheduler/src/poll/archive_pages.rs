@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use common::archive::ArchiveLimits;
+use common::archive::{ArchiveLimits, Step};
+use common::config::PolicyConfig;
 use common::feed::Feed;
 use common::host::HostKey;
 use common::policy::{Decision, Notices, Rule, Terms, category, first_hold};
@@ -33,7 +34,7 @@ pub(super) async fn settle(
     let proofs = &settling.condition.proofs;
     let current = reports.into_iter().filter_map(|report| {
         let feed = feeds.get(&report.feed).filter(|feed| feed.version == report.version);
-        let feed = feed.filter(|feed| !proofs.is_of_lost_history(feed, &report));
+        let feed = feed.filter(|feed| !proofs.is_of_lost_history(feed, &report, now));
         settling.metrics.stale_reports.inc_by(u64::from(feed.is_none()));
         Some(judge_page(settling, feed?, report, now))
     });
@@ -82,7 +83,7 @@ async fn pages_applied(
 }
 
 /// Returns what follows from a page: its entries, and the next page or the end. If the feed's quotas leave some of them out, the store
-/// ends the reading there and keeps the gap.
+/// ends the reading there and keeps the gap. If the response asks to wait, the feed itself is not polled before that either.
 fn judge_page(settling: &Settling<'_>, feed: &Feed, mut report: FetchReport, now: Timestamp) -> Verdict {
     let (config, rules) = (settling.condition.config.get(), settling.rules.get());
     let config = &config.policy;
@@ -92,7 +93,7 @@ fn judge_page(settling: &Settling<'_>, feed: &Feed, mut report: FetchReport, now
     let mut decision = Decision {
         state: feed.state,
         status: feed.status,
-        next_due: feed.next_due,
+        next_due: feed.poll_due(),
         terms: Terms::default(),
         host_hold: report.outcome.rest().map(|until| first_hold(until, now, config.penalty.throttled)),
         notices: Notices::default(),
@@ -101,9 +102,13 @@ fn judge_page(settling: &Settling<'_>, feed: &Feed, mut report: FetchReport, now
         .iter()
         .filter(|term| term.rule != Rule::Archive)
         .for_each(|term| decision.terms.push(term.rule, term.due));
-    let archive = feed.archive.clone().and_then(|archive| {
-        let (poll_due, since) = (archive.poll_due, archive.since);
-        decision.next_due = Some(poll_due);
+    let wait = Wait::of(&report, now, config);
+    if let Some(wait) = wait {
+        wait.apply(&mut decision);
+    }
+    let archive = feed.archive.clone().zip(decision.next_due).and_then(|(mut archive, poll_due)| {
+        archive.poll_due = poll_due;
+        let since = archive.since;
         let failed = !matches!(report.outcome, Outcome::Modified(_));
         let step = match &mut report.outcome {
             Outcome::Modified(document) => {
@@ -114,6 +119,8 @@ fn judge_page(settling: &Settling<'_>, feed: &Feed, mut report: FetchReport, now
                 };
                 archive.after(document, report.wire_bytes, limits)
             }
+            // Without a time it counts as a failure: otherwise nothing would end the requests to a server that throttles them all.
+            Outcome::Throttled { .. } if wait.is_some() => Step { next: Some(archive), ..Step::default() },
             _ => archive.after_failure(),
         };
         let closes = |gap: &Timestamp| {
@@ -130,6 +137,39 @@ fn judge_page(settling: &Settling<'_>, feed: &Feed, mut report: FetchReport, now
     });
     let category = category(&subject(&rules, feed));
     Verdict { report, decision, category, audience_at: feed.audience_at, push: None, archive, seen: None }
+}
+
+/// The wait that the response to a page asks for with `Retry-After`. It holds the feed as a poll's does.
+#[derive(Clone, Copy)]
+struct Wait {
+    /// The time that the server requested.
+    asked: Timestamp,
+    /// The same, limited by the ceiling.
+    until: Timestamp,
+}
+
+impl Wait {
+    fn of(report: &FetchReport, now: Timestamp, config: &PolicyConfig) -> Option<Self> {
+        let asked = match report.outcome {
+            Outcome::Throttled { retry_after } => retry_after,
+            _ => report.retry_after,
+        };
+        let asked = asked.filter(|asked| *asked > report.started)?;
+        Some(Wait { asked, until: asked.min(now.after(config.retry_after_ceiling)) })
+    }
+
+    /// Holds the feed, and moves its own poll to the end of the wait if it is planned earlier.
+    fn apply(self, decision: &mut Decision) {
+        let Wait { asked, until } = self;
+        decision.state.hold_until = decision.state.hold_until.max(Some(until));
+        if decision.next_due.is_some_and(|due| due < until) {
+            decision.next_due = Some(until);
+            decision.terms.push(Rule::RetryAfter, asked);
+            if asked > until {
+                decision.terms.push(Rule::Ceiling, until);
+            }
+        }
+    }
 }
 
 /// The same verdict on a page that cannot be stored: nothing follows from it, and its archive is read no further.

@@ -16,8 +16,8 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
 use common::policy::{
-    Draw, Minutes, Notice, Policy, Status, category, first_hold, host_refused, is_refusal, may_be_ours,
-    may_have_arrived, rank, spare, spare_arrived,
+    Decision, Draw, Minutes, Notice, Policy, Status, category, first_hold, held_by_limit, host_refused, is_refusal,
+    may_be_ours, may_have_arrived, rank, spare, spare_arrived,
 };
 use common::push::FeedPush;
 use common::queue::Queue;
@@ -90,7 +90,7 @@ impl Results {
     fn hold_of(&self, report: &FetchReport) -> Option<(HostKey, Timestamp)> {
         let finished = report.started.after(report.duration);
         let throttled = self.condition.config.get().policy.penalty.throttled;
-        Some((report.answering_host().clone(), first_hold(report.outcome.rest()?, finished, throttled)))
+        Some((report.answering_host().clone(), first_hold(report.host_rest()?, finished, throttled)))
     }
 
     /// Returns the hold that a report requests, with its feed: kept in the store where nothing else of the report may be stored. The
@@ -122,7 +122,7 @@ impl Results {
         let latest = late::latest_requests(&reports);
         let is_repeated =
             |report: &FetchReport| latest.get(&(report.feed, report.version)).is_some_and(|at| report.started < *at);
-        let is_lost = |feed: &Feed, report: &FetchReport| self.condition.proofs.is_of_lost_history(feed, report);
+        let is_lost = |feed: &Feed, report: &FetchReport| self.condition.proofs.is_of_lost_history(feed, report, now);
         let is_current = |report: &FetchReport| {
             let is_of = |feed: &Feed| feed.version == report.version && !is_lost(feed, report);
             let is_answer = !matches!(report.outcome, Outcome::Deferred { .. }) && !is_repeated(report);
@@ -168,6 +168,8 @@ impl Results {
                 Outcome::Deferred { until } => {
                     self.metrics.record_report(&report);
                     log::deferred(&report, until);
+                    // A redirect may have used up the limit of its host.
+                    held.extend(self.kept_hold_of(&report));
                     // A feed that waits for a host is woken when the host is free; one with a retry time waits for that
                     // time.
                     match report.detour {
@@ -185,6 +187,7 @@ impl Results {
                 }
                 // The one try of a feed that is polled for a ping alone is not spent on our own fault.
                 _ if matches!(feed.status, Status::Blacklisted | Status::Gone) && self.is_spared(&report) => {
+                    held.extend(self.kept_hold_of(&report));
                     slots.push(self.tried_later(feed, now));
                 }
                 _ => {
@@ -285,6 +288,8 @@ impl Results {
             let arrived = report.outcome.failure().is_some_and(may_have_arrived);
             let decide = if arrived { spare_arrived } else { spare };
             let decision = decide(&subject, now, (self.draw)(), &policy);
+            // The head of the response may have come.
+            let decision = Decision { host_hold: held_by_limit(&report, now), ..decision };
             return put_off(report, decision);
         }
         let refusal = self.condition.refusals.of(&report.host).filter(|_| is_refusal(&report, feed.state.signing));

@@ -59,6 +59,12 @@ impl Counts {
     pub(super) fn of_failures(&self) -> u64 {
         self.failing.iter().map(|(_, feeds)| feeds).sum()
     }
+
+    /// Returns feeds in the penalty box because of this failure, or of any.
+    pub(super) fn of_penalty(&self, wanted: Option<FailureKind>) -> u64 {
+        let fits = |kind: FailureKind| wanted.is_none_or(|wanted| wanted == kind);
+        self.penalised.iter().filter(|(kind, _)| fits(*kind)).map(|(_, feeds)| feeds).sum()
+    }
 }
 
 fn class(name: &str) -> Option<(Category, Status)> {

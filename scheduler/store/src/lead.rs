@@ -19,6 +19,10 @@ pub(super) enum Lead {
     Failure,
     /// Any failure; no index has these in an order of lists.
     Failing,
+    /// In the penalty box because of one kind of failure.
+    Penalty,
+    /// In the penalty box for any; no index has these in an order of lists.
+    Penalised,
 }
 
 impl Lead {
@@ -26,6 +30,7 @@ impl Lead {
     pub(super) fn any_index(self) -> &'static str {
         match self {
             Lead::Failing => "feeds_by_failure",
+            Lead::Penalised => "feeds_by_penalty",
             lead => lead.index(FeedSort::Id).unwrap_or_default(),
         }
     }
@@ -43,9 +48,10 @@ impl Lead {
             (Lead::Status, FeedSort::Subscribers) => Some("feeds_by_status_readers"),
             (Lead::Failure, FeedSort::Id) => Some("feeds_by_failure"),
             (Lead::Failure, FeedSort::Subscribers) => Some("feeds_by_failure_readers"),
+            (Lead::Penalty, FeedSort::Id) => Some("feeds_by_penalty"),
             (Lead::All, FeedSort::LastPolled) => Some("feeds_by_last_poll"),
-            (Lead::Host, FeedSort::Subscribers)
-            | (Lead::Failing, _)
+            (Lead::Host | Lead::Penalty, FeedSort::Subscribers)
+            | (Lead::Failing | Lead::Penalised, _)
             | (_, FeedSort::NextDue | FeedSort::Category | FeedSort::LastPolled) => None,
         }
     }
@@ -59,6 +65,8 @@ impl Lead {
             Lead::Status => sql.push("status <> 'active' AND status = ").text(query.status.map_or("", Status::as_str)),
             Lead::Failing => sql.push("failure IS NOT NULL"),
             Lead::Failure => sql.push("failure = ").text(query.failure.map_or("", FailureKind::as_str)),
+            Lead::Penalised => sql.push("penalty IS NOT NULL"),
+            Lead::Penalty => sql.push("penalty = ").text(query.failure.map_or("", FailureKind::as_str)),
         };
     }
 }

@@ -397,10 +397,13 @@ pub struct FeedQuery {
     pub category: Option<Category>,
     /// With this status.
     pub status: Option<Status>,
-    /// Failing in this way at the last poll.
+    /// Failing in this way at the last poll; with `penalised`, in the penalty box because of this failure. The last poll of
+    /// such a feed may have been throttled instead.
     pub failure: Option<FailureKind>,
     /// Failing in any way at the last poll.
     pub failing: bool,
+    /// In the penalty box.
+    pub penalised: bool,
     /// With this label.
     pub label: Option<String>,
     /// With this id of the caller's own.
@@ -421,8 +424,9 @@ impl FeedQuery {
     /// Returns whether every feed is in the list.
     pub(crate) fn has_no_filter(&self) -> bool {
         let texts = [&self.text, &self.label, &self.external_id].into_iter().all(Option::is_none);
-        let classes = self.category.is_none() && self.status.is_none() && self.failure.is_none() && !self.failing;
-        texts && classes && self.host.is_none() && self.visible.is_empty()
+        let classes = self.category.is_none() && self.status.is_none() && self.failure.is_none();
+        let flags = self.failing || self.penalised;
+        texts && classes && !flags && self.host.is_none() && self.visible.is_empty()
     }
 
     /// Feeds that are put in order at once, at most.

@@ -64,8 +64,11 @@ async fn leads(source: &mut impl Source, query: &FeedQuery, counts: &Counts) -> 
     if let Some(wanted) = query.status.filter(|status| *status != Status::Active) {
         leads.push((Lead::Status, counts.of_classes(|_, status| status == wanted)));
     }
-    if let Some(wanted) = query.failure {
-        leads.push((Lead::Failure, counts.of_failure(wanted)));
+    match query.failure {
+        Some(kind) if query.penalised => leads.push((Lead::Penalty, counts.of_penalty(Some(kind)))),
+        Some(kind) => leads.push((Lead::Failure, counts.of_failure(kind))),
+        None if query.penalised => leads.push((Lead::Penalised, counts.of_penalty(None))),
+        None => {}
     }
     if query.failing {
         leads.push((Lead::Failing, counts.of_failures()));
@@ -192,7 +195,8 @@ async fn by_category(
         let position = after
             .filter(|position| position.value == category_order(*category))
             .map(|position| Position::new(&by_number, 0, position.id));
-        let narrow = leads.iter().find(|(lead, _)| !matches!(lead, Lead::All | Lead::Category | Lead::Failing));
+        let is_wide = |lead: Lead| matches!(lead, Lead::All | Lead::Category | Lead::Failing | Lead::Penalised);
+        let narrow = leads.iter().find(|(lead, _)| !is_wide(*lead));
         let in_category = counts.of_classes(|other, _| other == *category);
         let lead = narrow.filter(|(_, feeds)| *feeds < in_category).map_or(Lead::Category, |(lead, _)| *lead);
         let walked = walk(source, &by_number, position, (lead, lead.index(FeedSort::Id).unwrap_or_default())).await?;
@@ -298,7 +302,7 @@ async fn walk(
         let mut sql = Statement::default();
         let dialect = source.dialect();
         sql.push("SELECT ").push(dialect.columns).push(" FROM (SELECT ");
-        sql.push(dialect.columns).push(", failure FROM feeds");
+        sql.push(dialect.columns).push(", failure, penalty FROM feeds");
         stretch.rows(&mut sql, query, dialect, &order);
         sql.int(most).push(") AS walked WHERE true");
         filter(&mut sql, query, dialect);
@@ -329,11 +333,13 @@ fn filter(sql: &mut Statement, query: &FeedQuery, dialect: Dialect) {
         sql.push(" AND (url ").push(before).text(&pattern).push(after);
         sql.push(" OR title ").push(before).text(&pattern).push(after).push(")");
     }
+    // A feed stays in the penalty box because of its last failure, also while its host throttles.
+    let of_failure = if query.penalised { "penalty" } else { "failure" };
     let words = [
         ("host", query.host.as_ref().map(HostKey::as_str)),
         ("category", query.category.map(Category::as_str)),
         ("status", query.status.map(Status::as_str)),
-        ("failure", query.failure.map(FailureKind::as_str)),
+        (of_failure, query.failure.map(FailureKind::as_str)),
     ];
     for (column, word) in words {
         if let Some(word) = word {
@@ -342,6 +348,9 @@ fn filter(sql: &mut Statement, query: &FeedQuery, dialect: Dialect) {
     }
     if query.failing {
         sql.push(" AND failure IS NOT NULL");
+    }
+    if query.penalised {
+        sql.push(" AND penalty IS NOT NULL");
     }
     if let Some(id) = &query.external_id {
         sql.push(" AND external_id = ").text(id);

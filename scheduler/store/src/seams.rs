@@ -106,7 +106,8 @@ pub trait Polls: Send + Sync {
     /// Live feeds that are due by `at`. Reads every feed.
     async fn overdue(&self, at: Timestamp) -> Result<u64, StoreError>;
 
-    /// Live feeds of category A whose next poll comes later after the last one than `longest`: their SLA cannot be kept.
+    /// Live feeds of category A whose next poll comes later after the last one than `longest`: their SLA cannot be kept. Those whose
+    /// pushes were reliable at the last poll are left out.
     async fn sla_unmet(&self, longest: Duration) -> Result<u64, StoreError>;
 }
 

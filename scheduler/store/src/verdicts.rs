@@ -1,6 +1,7 @@
 //! What verdicts do to the store, as far as it follows from the rows that were there before: both databases read,
 //! decide by this code, and write.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use common::archive::ArchiveRead;
 use common::document::{Document, Validators};
 use common::host::HostKey;
 use common::outcome::{FailureKind, OutcomeKind};
-use common::policy::{HostHold, PollState, Rule, Status, Terms, host_hold};
+use common::policy::{HostHold, PollState, Rule, Status, Terms, host_hold, limit_hold};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use serde::Deserialize;
@@ -143,10 +144,13 @@ impl<'a> Fresh<'a> {
     }
 
     /// The memory of the policy. A page of which entries were left out closes no gap.
-    pub(super) fn state(&self) -> PollState {
-        let state = self.verdict.decision.state;
+    pub(super) fn state(&self) -> Cow<'a, PollState> {
+        let state = &self.verdict.decision.state;
         let before = self.row.gap_since.filter(|gap| self.is_cut && self.is_page() && *gap > 0);
-        PollState { gap_since: state.gap_since.or(before.map(Timestamp::from_millis)), ..state }
+        match before.filter(|_| state.gap_since.is_none()) {
+            Some(gap) => Cow::Owned(PollState { gap_since: Some(Timestamp::from_millis(gap)), ..*state }),
+            None => Cow::Borrowed(state),
+        }
     }
 
     /// The report is about a push: of the feed's row only the number of entries and the quota change.
@@ -235,7 +239,7 @@ pub(super) struct Tally {
     pub(super) more: i64,
 }
 
-/// Hosts' holds, each with the feed that was throttled last.
+/// Hosts' holds, each with the feed that was throttled last, or at which the host's limit was used up.
 pub(super) type HostHolds = BTreeMap<HostKey, HostHold>;
 
 /// Returns the hosts for which verdicts request holds, in the order in which every store locks them.
@@ -255,12 +259,14 @@ pub(super) fn new_holds(
     let mut holds = HashMap::new();
     for (number, fresh) in fresh.iter().enumerate() {
         let Some((host, asked)) = asked_hold(fresh) else { continue };
-        let cause = fresh.verdict.report.feed;
-        let until = host_hold(before.get(host), cause, asked, now);
-        let hold = HostHold { until, asked, cause };
+        let (cause, previous) = (fresh.verdict.report.feed, before.get(host));
+        let hold = match fresh.verdict.report.outcome.rest() {
+            Some(_) => HostHold { until: host_hold(previous, cause, asked, now), asked, cause },
+            None => limit_hold(previous, cause, asked, now),
+        };
         before.insert(host.clone(), hold);
         after.insert(host.clone(), hold);
-        holds.insert(number, until);
+        holds.insert(number, hold.until);
     }
     (after, holds)
 }

@@ -168,8 +168,9 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
     if let Some(until) = waits.block {
         notes.push(format!("an operator blocked its host {} until {}", feed.host, full(until)));
     }
+    let is_pushed = feed.push.as_ref().is_some_and(|push| push.spares_polls(waits.now));
     let unmet = feed.next_due.is_some_and(|due| sla_unmet(&feed.audience, base, due, waits.policy));
-    if category == Category::A && unmet {
+    if category == Category::A && unmet && !is_pushed {
         notes.push("its SLA cannot be met: publisher's wishes and back-off come first".to_owned());
     }
     let was_polled = feed.state.last_polled.is_some();
@@ -193,4 +194,58 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
         notes.push(format!("no job is sent: {blocked}"));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use common::url::FeedId;
+    use store::FeedRef;
+
+    use super::*;
+    use crate::testing::Fleet;
+
+    #[tokio::test]
+    async fn an_sla_of_a_feed_that_is_polled_less_often_because_of_reliable_pushes_is_met() {
+        let fleet = Fleet::new().await;
+        let id = FeedId(fleet.feed("https://example.com/feed.xml").await);
+        let feed = fleet.ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap();
+        let config = common::config::defaults();
+        let now = common::time::Clock::now(&*fleet.clock);
+        let waits = Waits {
+            unreadable: None,
+            fleet_paused: false,
+            refresh_while_paused: false,
+            gate_closed: None,
+            queue_blocked: None,
+            host_hold: None,
+            refusal: None,
+            block: None,
+            policy: &config.policy,
+            now,
+        };
+        let later = now.after(Duration::from_secs(3600));
+        let is_unmet = |push: Option<FeedPush>| {
+            let audience = Audience { sla: true, ..feed.audience };
+            let feed = Feed { audience, next_due: Some(later), push, ..feed.clone() };
+            notes(&feed, Category::A, now, &waits).iter().any(|note| note.starts_with("its SLA cannot be met"))
+        };
+        let reliable = FeedPush {
+            kind: PushKind::WebSub,
+            hub: "https://hub.example/".to_owned(),
+            topic: "https://example.com/feed.xml".to_owned(),
+            state: PushState::Verified,
+            lease_until: Some(later),
+            announced: RELIABLE_AFTER,
+            missed: 0,
+            deliveries: 9,
+            heard_at: None,
+            light_at: None,
+        };
+        assert!(is_unmet(None));
+        assert!(!is_unmet(Some(reliable.clone())));
+        assert!(is_unmet(Some(FeedPush { announced: RELIABLE_AFTER - 1, ..reliable.clone() })));
+        assert!(is_unmet(Some(FeedPush { lease_until: Some(now), ..reliable })), "its lease has expired");
+    }
 }

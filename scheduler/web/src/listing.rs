@@ -23,6 +23,7 @@ pub(crate) struct ListParams {
     pub(crate) status: Option<String>,
     pub(crate) failure: Option<String>,
     pub(crate) failing: Option<String>,
+    pub(crate) penalised: Option<String>,
     pub(crate) label: Option<String>,
     pub(crate) external_id: Option<String>,
     pub(crate) sort: Option<String>,
@@ -41,13 +42,8 @@ impl ListParams {
             category: named("category", self.category.as_deref(), &Category::ALL, Category::as_str)?,
             status: named("status", self.status.as_deref(), &Status::ALL, Status::as_str)?,
             failure: named("failure", self.failure.as_deref(), &FailureKind::ALL, FailureKind::as_str)?,
-            failing: named(
-                "failing",
-                self.failing.as_deref(),
-                &[true, false],
-                |yes| if yes { "true" } else { "false" },
-            )?
-            .unwrap_or(false),
+            failing: flag("failing", self.failing.as_deref())?,
+            penalised: flag("penalised", self.penalised.as_deref())?,
             label: self.label.map(|label| mark("label", &label, LONGEST_LABEL)).transpose()?,
             external_id: self.external_id.map(|id| mark("external_id", &id, LONGEST_EXTERNAL_ID)).transpose()?,
             reversed: is_reversed(self.order.as_deref(), sort == FeedSort::Subscribers)?,
@@ -78,6 +74,12 @@ pub(crate) fn searched(text: String) -> Result<String, ApiError> {
         return Err(ApiError::bad(message));
     }
     Ok(text)
+}
+
+/// Returns whether a filter is on; without a value it is off.
+fn flag(parameter: &str, text: Option<&str>) -> Result<bool, ApiError> {
+    let name = |yes: bool| if yes { "true" } else { "false" };
+    Ok(named(parameter, text, &[true, false], name)?.unwrap_or(false))
 }
 
 /// One of a few names, in any case.

@@ -172,6 +172,28 @@ impl Fleet {
         self.store_poll(feed, state, outcome, Some(404)).await;
     }
 
+    /// Adds a feed whose last poll failed with this status; returns its id.
+    pub(crate) async fn failing(&self, url: &str, http_status: u16, is_boxed: bool) -> i64 {
+        use common::outcome::{FailureKind, OutcomeKind};
+        use common::policy::{Penalty, PollState};
+        let id = self.feed(url).await;
+        let feed = self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap();
+        let (now, failure) = (self.clock.now(), FailureKind::Status);
+        let until = now.after(Duration::from_secs(3600));
+        let state = PollState {
+            last_polled: Some(now),
+            last_status: Some(http_status),
+            last_outcome: Some(OutcomeKind::Failed),
+            consecutive_failures: 1,
+            failing_since: Some(now),
+            penalty: is_boxed.then_some(Penalty { kind: failure, until }),
+            ..feed.state
+        };
+        let outcome = Outcome::Failed { failure, detail: String::new() };
+        self.store_poll(&feed, state, outcome, Some(http_status)).await;
+        id
+    }
+
     /// Stores a poll that ended so and left the feed with this state and its status.
     pub(crate) async fn store_poll(
         &self,

@@ -119,6 +119,31 @@ impl FetchFeed for Throttles {
     }
 }
 
+/// A host that answers well, and whose limit of requests is used up then.
+struct UsesUpItsLimit;
+
+#[async_trait]
+impl FetchFeed for UsesUpItsLimit {
+    async fn fetch(&self, job: &FetchJob, _hops: &Hops<'_>) -> Fetched {
+        let until = Some(begun().after(REST * 2));
+        let unchanged = Fetched::unasked(Outcome::NotModified { validators: Validators::default() });
+        Fetched { last_host: Some(job.host.clone()), retry_after: until, limited_until: until, ..unchanged }
+    }
+}
+
+#[tokio::test]
+async fn a_limit_that_is_used_up_holds_its_host_and_is_reported() {
+    let clock = Arc::new(ManualClock::new(begun()));
+    let Bench { poller, gate, job, next } = bench(Box::new(UsesUpItsLimit), clock).await;
+    let polled = poller.poll(&job, Isolation::None).await.unwrap();
+    let Polled::Report(report, Some(_)) = polled else { panic!("{polled:?}") };
+    let until = begun().after(REST * 2);
+    assert_eq!((report.outcome.kind(), report.limited_until), (OutcomeKind::NotModified, Some(until)));
+    assert_eq!(report.host_rest(), Some(Some(until)));
+    let reserved = gate.reserve(&[next], begun()).await.unwrap().remove(0);
+    assert_eq!(reserved, Reservation::Refused { until });
+}
+
 /// The permit has ended, and the gate grants the host's next request.
 #[tokio::test]
 async fn a_worker_heeds_a_hold_that_it_could_not_tell_the_gate_yet() {

@@ -85,18 +85,23 @@ fn with_other_readers_it_is_polled_as_ever_and_before_each_midnight_too() {
     assert_eq!(at_interval("2026-10-23T21:50:00Z", 1), at("2026-10-23T21:50:00Z").after(own), "and once is enough");
 }
 
-/// Returns when a feed is polled in the 30 days from noon on whose server always sends the same bytes in full.
-fn polls_of_a_month(subject: &Subject<'_>, config: &PolicyConfig) -> Vec<Timestamp> {
+/// Returns when a feed is polled in the 30 days from noon on whose server always gives this answer. Each poll starts this `late`.
+fn polls_of_a_month(
+    subject: &Subject<'_>,
+    answer: &FetchReport,
+    late: Duration,
+    config: &PolicyConfig,
+) -> Vec<Timestamp> {
     let policy = Policy { config, load: 0.0, price: config.price };
     let (mut subject, mut minutes, mut started, mut polls) = (*subject, Minutes::default(), noon(), Vec::new());
     while started < noon().after(30 * DAY) {
         polls.push(started);
         let place = f64::from(u32::try_from(polls.len() * 37 % 100).unwrap()) / 100.0;
         let draws = [Draw { salt: place, minute: place }; 2];
-        let report = FetchReport { started, ..same_bytes(Validators::default()) };
+        let report = FetchReport { started, ..answer.clone() };
         let decision = minutes.decide(&subject, &report, started, draws, &policy);
         subject = after(&subject, &decision);
-        started = decision.next_due.unwrap();
+        started = decision.next_due.unwrap().after(late);
     }
     polls
 }
@@ -107,7 +112,8 @@ fn a_feed_with_other_readers_that_is_expensive_to_poll_misses_no_midnight() {
     let modes = [PolicyMode::Classes, PolicyMode::Adaptive];
     for (mode, hot_minutes) in modes.into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
         let config = PolicyConfig { mode, hot_minutes, ..plain() };
-        let polls = polls_of_a_month(&Subject { calm: &groups, ..reader() }, &config);
+        let mixed = Subject { calm: &groups, ..reader() };
+        let polls = polls_of_a_month(&mixed, &same_bytes(Validators::default()), Duration::ZERO, &config);
         let mut before = noon();
         for _ in 0..30 {
             let window = next_window(&groups, before, 0.0).unwrap();
@@ -166,6 +172,55 @@ fn readers_who_do_not_wait_for_midnight_are_served_as_ever_and_publishers_floors
         ask(&calm, &unchanged(), &config).next_due,
         "midnight does not wait"
     );
+}
+
+#[test]
+fn a_calm_feed_whose_publisher_asks_for_a_day_is_polled_before_midnights_and_not_more_often() {
+    let groups = [group("Europe/Paris")];
+    let calm = Subject { calm: &groups, ..readers(0) };
+    let ttl = hinted(0, FeedHints { ttl: Some(DAY), ..FeedHints::default() });
+    let answers = [FetchReport { fresh_for: Some(DAY), ..unchanged() }, ttl];
+    for (answer, hot_minutes) in answers.iter().flat_map(|answer| [(answer, false), (answer, true)]) {
+        let config = PolicyConfig { hot_minutes, ..plain() };
+        let polls = polls_of_a_month(&calm, answer, 20 * SECOND, &config);
+        // A quarter of an hour is short for polls a day and 20 s apart: now and then a midnight is left out.
+        assert!(polls.len() > 22, "{polls:?}");
+        assert!(polls.windows(2).all(|pair| pair[1].since(pair[0]) >= DAY), "{polls:?}");
+        let is_before_midnight = |poll: &Timestamp| {
+            let window = next_window(&groups, poll.before(HOUR), 0.0).unwrap();
+            (window.start..window.midnight).contains(poll)
+        };
+        assert!(polls[1..].iter().all(is_before_midnight), "{polls:?}");
+    }
+}
+
+#[test]
+fn a_floor_past_a_window_leads_to_the_first_one_that_it_leaves_open() {
+    let groups = [group("Europe/Paris"), group("Asia/Kathmandu")];
+    let due = |groups: &[CalmGroup], started: &str, answer: FetchReport| {
+        let report = FetchReport { started: at(started), ..answer };
+        let policy = Policy { config: &plain(), load: 0.0, price: 0.1 };
+        decide(&Subject { calm: groups, ..readers(0) }, &report, report.started, NO_SALT, &policy).next_due.unwrap()
+    };
+    let daily = || FetchReport { fresh_for: Some(DAY), ..unchanged() };
+    assert_eq!(due(&groups[..1], "2026-10-07T12:07:00Z", daily()), at("2026-10-08T21:45:00Z"));
+    assert_eq!(due(&groups, "2026-10-07T21:50:00Z", daily()), at("2026-10-08T21:50:00Z"), "Paris's has begun");
+    let skipped = |hour: u32| hinted(0, FeedHints { skip_hours: 1 << hour, ..FeedHints::default() });
+    assert_eq!(due(&groups, "2026-10-07T12:07:00Z", skipped(18)), at("2026-10-07T21:45:00Z"));
+    let never = due(&groups[..1], "2026-10-07T12:07:00Z", skipped(21));
+    assert_eq!(never, at("2026-10-07T22:00:00Z"), "every window is skipped");
+}
+
+#[test]
+fn an_interval_that_a_person_set_for_all_feeds_stays_beside_midnights() {
+    let groups = [group("Europe/Paris")];
+    let config = PolicyConfig { interval: 11 * HOUR, ..plain() };
+    let mixed = Subject { calm: &groups, ..reader() };
+    assert_eq!(delay(&ask(&mixed, &unchanged(), &config)), 11 * HOUR, "although 23:07 is after midnight");
+    let calm = Subject { calm: &groups, ..readers(0) };
+    assert_eq!(ask(&calm, &unchanged(), &config).next_due, Some(at("2026-10-07T21:45:00Z")));
+    let daily = Audience { interval: Some(DAY), ..calm.audience };
+    assert_eq!(delay(&ask(&Subject { audience: daily, ..calm }, &unchanged(), &config)), DAY);
 }
 
 #[test]

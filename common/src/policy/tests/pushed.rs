@@ -36,6 +36,10 @@ fn a_pushed_feed_under_an_sla_has_the_interval_of_its_natural_category() {
 fn what_a_person_set_stays_and_a_publishers_floor_holds() {
     let hourly = Subject { audience: Audience { interval: Some(HOUR), ..Audience::default() }, ..reader() };
     assert_eq!(delay(&ask(&pushed(hourly), &unchanged(), &plain())), HOUR);
+    let of_all = PolicyConfig { interval: HOUR, ..plain() };
+    assert_eq!(delay(&ask(&pushed(readers(100)), &unchanged(), &of_all)), HOUR);
+    let under_sla = Subject { audience: Audience { sla: true, ..Audience::default() }, ..reader() };
+    assert_eq!(delay(&ask(&pushed(under_sla), &unchanged(), &of_all)), HOUR, "what it has without its SLA");
     let fresh = FetchReport { fresh_for: Some(20 * HOUR), ..unchanged() };
     assert!(delay(&ask(&pushed(readers(100)), &fresh, &plain())) >= 20 * HOUR);
 }

@@ -403,3 +403,42 @@ fn a_host_is_held_for_an_hour_until_a_second_feed_is_throttled() {
     assert_eq!(host_hold(Some(&hold(asked, an_hour)), FeedId(1), an_hour, now), asked, "never earlier");
     assert_eq!(host_hold(Some(&hold(now, now)), FeedId(2), asked, now), an_hour, "the earlier hold is over");
 }
+
+#[test]
+fn a_used_up_limit_holds_the_host_for_an_hour_at_most_and_changes_nothing_else() {
+    let limited =
+        |report: &FetchReport, wait| FetchReport { limited_until: Some(noon().after(wait)), ..report.clone() };
+    let gone = report(Outcome::Gone, Some(410));
+    for report in [unchanged(), news(1), answered(404), answered(502), failed(FailureKind::Timeout), gone] {
+        let without = ask(&reader(), &report, &plain());
+        let asked = [(10 * MINUTE, Some(10 * MINUTE)), (DAY, Some(HOUR + SECOND)), (Duration::ZERO, None)];
+        for (wait, held) in asked {
+            let decision = ask(&reader(), &limited(&report, wait), &plain());
+            assert_eq!(decision.host_hold, held.map(|held| noon().after(held)), "{:?}", report.http_status);
+            assert_eq!(Decision { host_hold: None, ..decision }, without);
+        }
+    }
+    let (until, ten_minutes) = (noon().after(2 * HOUR), Some(noon().after(10 * MINUTE)));
+    for busy in [throttled(Some(until)), throttled(None), failed(FailureKind::Blocked)] {
+        let decision = ask(&reader(), &limited(&busy, 10 * MINUTE), &plain());
+        assert_eq!(decision, ask(&reader(), &busy, &plain()), "throttling says it already");
+    }
+    let retired = Subject { status: Status::Gone, ..reader() };
+    assert_eq!(ask(&retired, &limited(&answered(500), 10 * MINUTE), &plain()).host_hold, ten_minutes);
+    let policy = Policy { config: &plain(), load: 0.0, price: 0.1 };
+    let refused = limited(&answered(403), 10 * MINUTE);
+    assert_eq!(host_refused(&reader(), &refused, until, noon(), NO_SALT, &policy).host_hold, ten_minutes);
+}
+
+#[test]
+fn a_used_up_limit_holds_a_host_for_an_hour_whichever_feeds_show_it() {
+    let (now, asked) = (noon(), noon().after(DAY));
+    let an_hour = now.after(HOUR);
+    let hold = |until, asked| HostHold { until, asked, cause: FeedId(1) };
+    assert_eq!(limit_hold(None, FeedId(1), asked, now), hold(an_hour, asked));
+    assert_eq!(limit_hold(None, FeedId(1), now.after(SECOND), now), hold(now.after(SECOND), now.after(SECOND)));
+    assert_eq!(limit_hold(Some(&hold(now, asked)), FeedId(2), asked, now), hold(an_hour, asked), "not in full");
+    assert_eq!(limit_hold(Some(&hold(asked, asked)), FeedId(2), an_hour, now), hold(asked, asked), "never earlier");
+    let ended = hold(now, now);
+    assert_eq!(limit_hold(Some(&ended), FeedId(2), an_hour, now).cause, FeedId(2), "the earlier hold has ended");
+}

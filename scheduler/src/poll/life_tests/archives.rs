@@ -6,6 +6,7 @@ use common::archive::ArchiveRead;
 use common::config::QuotaConfig;
 use common::document::Document;
 use common::entry::Entry;
+use common::policy::Rule;
 
 use super::*;
 use crate::ops::backfill::{self, Backfill};
@@ -374,6 +375,88 @@ async fn a_page_that_fails_is_no_failure_of_its_feed_and_is_given_up_after_three
     }
     assert_eq!((failed, fleet.feed(id).await.archive), (3, None));
     assert!(origin.polls > 3, "it is polled as ever");
+}
+
+/// Returns the job for the next page, within two days. Polls of the feed itself are answered.
+async fn next_page(fleet: &Fleet, origin: &mut Origin) -> FetchJob {
+    for _ in 0..3_000 {
+        for job in fleet.dispatched().await {
+            if job.page {
+                return job;
+            }
+            let outcome = origin.response(&job, fleet.clock.now());
+            let report = fleet.work(&job, outcome).await;
+            fleet.settle(report).await;
+        }
+        fleet.clock.advance(MINUTE);
+    }
+    panic!("no page is requested")
+}
+
+#[tokio::test]
+async fn the_next_page_waits_as_long_as_a_page_that_was_read_asks_for() {
+    let (fleet, mut origin, id) = with_pages().await;
+    let planned = fleet.feed(id).await.next_due;
+    backfill::backfill(&fleet.ops, id, Timestamp::EPOCH).await.unwrap();
+    let job = next_page(&fleet, &mut origin).await;
+    let until = fleet.clock.now().after(MINUTE * 5);
+    assert!(planned > Some(until));
+    let outcome = origin.response(&job, fleet.clock.now());
+    let report = fleet.work(&job, outcome).await;
+    fleet.settle(FetchReport { page: true, retry_after: Some(until), ..report }).await;
+    let feed = fleet.feed(id).await;
+    assert_eq!((feed.state.hold_until, feed.next_due, feed.poll_due()), (Some(until), Some(until), planned));
+    next_page(&fleet, &mut origin).await;
+    assert_eq!((fleet.clock.now(), origin.polls), (until, 1));
+}
+
+#[tokio::test]
+async fn nothing_polls_a_feed_before_the_end_of_the_wait_that_a_page_asks_for() {
+    let day = MINUTE * 60 * 24;
+    for (is_throttled, days, rule) in
+        [(true, 1, Rule::RetryAfter), (false, 1, Rule::RetryAfter), (true, 40, Rule::Ceiling)]
+    {
+        let (fleet, mut origin, id) = with_pages().await;
+        let planned = fleet.feed(id).await.next_due;
+        backfill::backfill(&fleet.ops, id, Timestamp::EPOCH).await.unwrap();
+        let job = next_page(&fleet, &mut origin).await;
+        let asked = Some(fleet.clock.now().after(day * days));
+        let until = fleet.clock.now().after((day * days).min(config().policy.retry_after_ceiling));
+        assert!(planned < Some(until));
+        let outcome = match is_throttled {
+            true => Outcome::Throttled { retry_after: asked },
+            false => Outcome::Failed { failure: FailureKind::Status, detail: "500".into() },
+        };
+        let retry_after = asked.filter(|_| !is_throttled);
+        let report = fleet.work(&job, outcome).await;
+        fleet.settle(FetchReport { page: true, retry_after, ..report }).await;
+        let feed = fleet.feed(id).await;
+        assert_eq!((feed.state.hold_until, feed.next_due, feed.poll_due()), (Some(until), Some(until), Some(until)));
+        assert_eq!(feed.terms.last().map(|term| (term.rule, term.due)), Some((rule, until)));
+        assert_eq!((feed.state.consecutive_failures, feed.state.penalty, feed.state.throttles), (0, None, 0));
+        assert_eq!(feed.archive.map(|archive| archive.failures), Some(u8::from(!is_throttled)));
+
+        assert_eq!(fleet.ops.wake(&[id]).await.unwrap(), 1, "a refresh");
+        fleet.clock.advance(until.since(fleet.clock.now()) - Duration::from_millis(1));
+        assert!(fleet.dispatched().await.is_empty());
+        fleet.clock.advance(Duration::from_millis(1));
+        assert_eq!(fleet.dispatched().await.iter().map(|job| job.page).collect::<Vec<_>>(), [false]);
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_is_throttled_does_not_count_as_failed_unless_no_time_is_given() {
+    for (wait, expected) in [(Some(MINUTE * 60), Some(0)), (None, None)] {
+        let (fleet, mut origin, id) = with_pages().await;
+        backfill::backfill(&fleet.ops, id, Timestamp::EPOCH).await.unwrap();
+        for _ in 0..3 {
+            let job = next_page(&fleet, &mut origin).await;
+            let retry_after = wait.map(|wait| fleet.clock.now().after(wait));
+            let report = fleet.work(&job, Outcome::Throttled { retry_after }).await;
+            fleet.settle(FetchReport { page: true, ..report }).await;
+        }
+        assert_eq!(fleet.feed(id).await.archive.map(|archive| archive.failures), expected);
+    }
 }
 
 #[tokio::test]

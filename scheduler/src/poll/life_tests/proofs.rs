@@ -195,6 +195,26 @@ async fn a_report_on_a_version_that_the_store_lost_changes_nothing_of_the_versio
 }
 
 #[tokio::test]
+async fn a_feed_that_was_polled_while_the_clock_was_ahead_is_polled_as_ever_once_it_is_right() {
+    let ahead = Fleet::new().await;
+    let right = ahead.clock.now().after(Duration::from_secs(10));
+    let id = ahead.add("http://a.example/feed").await;
+    let polled = ahead.clock.advance(Duration::from_secs(3600));
+    let job = ahead.dispatched().await.remove(0);
+    ahead.settle(report(&job, polled, not_modified())).await;
+    assert_eq!(ahead.feed(id).await.state.last_polled, Some(polled));
+
+    let clock = Arc::new(ManualClock::new(right));
+    let fleet = Fleet::over(config(), ahead.ops.store.clone(), clock, Timestamp::EPOCH).await;
+    assert_eq!(fleet.ops.wake(&[id]).await.unwrap(), 1);
+    let job = fleet.dispatched().await.remove(0);
+    fleet.settle(report(&job, right, not_modified())).await;
+    let feed = fleet.feed(id).await;
+    assert_eq!((feed.version.0, feed.state.last_polled), (job.version.0 + 1, Some(right)));
+    assert_eq!(fleet.ops.metrics.stale_reports.get(), 0);
+}
+
+#[tokio::test]
 async fn schedulers_believe_each_others_jobs_although_the_store_has_lost_the_key_of_one() {
     let config = config();
     let (failed, promoted) =
@@ -262,4 +282,56 @@ async fn a_hold_of_a_report_outlives_the_gate_although_its_feed_changed_while_it
     let host = before.host.clone();
     fleet.results.store_verdicts(vec![verdict], &[(id, before)].into(), now).await.unwrap();
     assert_eq!(fleet.ops.store.holds(now).await.unwrap(), [(host, until)]);
+}
+
+/// Returns the report of a worker to which the host says that its limit of requests is used up.
+fn limited(report: FetchReport, until: Timestamp) -> FetchReport {
+    FetchReport { retry_after: Some(until), limited_until: Some(until), ..report }
+}
+
+#[tokio::test]
+async fn a_hold_for_a_used_up_limit_that_came_with_a_good_answer_outlives_the_gate() {
+    let fleet = Fleet::new().await;
+    let ids = [fleet.add("http://a.example/1").await, fleet.add("http://a.example/2").await];
+    let job = fleet.dispatched().await.remove(0);
+    let waits = if job.feed == ids[0] { ids[1] } else { ids[0] };
+    let now = fleet.clock.now();
+    let until = now.after(Duration::from_secs(600));
+    fleet.settle(limited(report(&job, now, not_modified()), until)).await;
+    let polled = fleet.feed(job.feed).await;
+    assert_eq!((polled.version.0, polled.state.throttles), (job.version.0 + 1, 0));
+    assert_eq!(fleet.ops.store.holds(now).await.unwrap(), [(polled.host.clone(), until)]);
+    assert_eq!(fleet.ops.gate.held(now).await.unwrap(), 1);
+
+    let fleet = fleet.restart().await;
+    assert_eq!(fleet.ops.gate.held(now).await.unwrap(), 1);
+    fleet.clock.advance(Duration::from_secs(599));
+    assert!(is_held(&fleet, polled.host.as_str()).await);
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.clock.advance(Duration::from_secs(1));
+    assert_eq!(fleet.dispatched_ids().await, [waits]);
+}
+
+#[tokio::test]
+async fn a_used_up_limit_holds_its_feed_in_full_and_its_host_for_an_hour() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let job = fleet.dispatched().await.remove(0);
+    let now = fleet.clock.now();
+    let until = now.after(Duration::from_secs(20 * 3600));
+    fleet.settle(limited(report(&job, now, not_modified()), until)).await;
+    let feed = fleet.feed(id).await;
+    assert!(feed.next_due >= Some(until), "{feed:?}");
+    assert_eq!(fleet.ops.store.holds(now).await.unwrap(), [(feed.host, now.after(Duration::from_secs(3600)))]);
+}
+
+#[tokio::test]
+async fn a_hold_for_a_used_up_limit_is_on_the_gate_as_soon_as_its_report_is_taken() {
+    let fleet = Fleet::new().await;
+    fleet.add("http://a.example/feed").await;
+    let job = fleet.dispatched().await.remove(0);
+    let now = fleet.clock.now();
+    let report = limited(report(&job, now, not_modified()), now.after(Duration::from_secs(900)));
+    fleet.results.hold_hosts(std::iter::once(&report), now).await.unwrap();
+    assert_eq!(fleet.ops.gate.held(now).await.unwrap(), 1);
 }

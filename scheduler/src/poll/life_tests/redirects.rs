@@ -97,6 +97,22 @@ async fn a_redirect_to_its_own_host_that_says_when_is_followed_then_and_not_when
 }
 
 #[tokio::test]
+async fn a_hold_for_a_limit_that_a_redirect_used_up_outlives_the_gate() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let job = &fleet.dispatched().await[0];
+    let now = fleet.clock.now();
+    let until = now.after(Duration::from_secs(600));
+    let deferred = interrupted(&fleet, job, until).await;
+    fleet.settle(FetchReport { retry_after: Some(until), limited_until: Some(until), ..deferred }).await;
+    let feed = fleet.feed(id).await;
+    assert_eq!((feed.version, feed.state.last_polled), (job.version, None));
+    assert_eq!(fleet.ops.store.holds(now).await.unwrap(), [(feed.host, until)]);
+    let fleet = fleet.restart().await;
+    assert_eq!(fleet.ops.gate.held(now).await.unwrap(), 1);
+}
+
+#[tokio::test]
 async fn the_way_of_a_feed_survives_a_restart_and_ends_with_its_report() {
     let (fleet, ids) = on_their_way(1).await;
     let fleet = fleet.restart().await;

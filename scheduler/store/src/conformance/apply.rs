@@ -200,6 +200,26 @@ pub(crate) async fn one_throttled_feed_holds_its_host_for_an_hour_and_a_second_o
     assert_eq!(held(&applied[0]), Some(at(53_600)), "alone again");
 }
 
+pub(crate) async fn a_used_up_limit_holds_its_host_for_an_hour_whichever_feeds_show_it(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let answered = |feed: &Feed, started, outcome| {
+        let mut verdict = verdict_on(feed, started, outcome);
+        verdict.decision.host_hold = Some(at(50_000));
+        verdict.decision.state.hold_until = Some(at(50_000));
+        verdict
+    };
+    let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];
+    let feeds = [feed(&*store, ids[0]).await, feed(&*store, ids[1]).await];
+    let host = feeds[0].host.clone();
+    apply(&*store, &[answered(&feeds[0], 10, unchanged())], 10).await;
+    assert_eq!(store.holds(at(20)).await.unwrap(), [(host.clone(), at(3610))]);
+    apply(&*store, &[answered(&feeds[1], 3610, unchanged())], 3610).await;
+    assert_eq!(store.holds(at(3620)).await.unwrap(), [(host.clone(), at(7210))], "another feed, not in full");
+    let second = feed(&*store, ids[1]).await;
+    apply(&*store, &[answered(&second, 7210, Outcome::Throttled { retry_after: Some(at(50_000)) })], 7210).await;
+    assert_eq!(store.holds(at(7220)).await.unwrap(), [(host, at(50_000))], "the first one's time stays known");
+}
+
 pub(crate) async fn the_host_that_answered_is_held(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = add(&*store, "https://a.org/feed").await;

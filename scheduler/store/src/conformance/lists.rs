@@ -1,6 +1,9 @@
 //! Lists and pages.
 
+use common::push::{PushKind, PushState, RELIABLE_AFTER};
+
 use super::*;
+use crate::{NewPush, PushClaim, PushSubscription, PushWish};
 
 /// Returns all pages of a query; `between` runs before each further page.
 async fn pages(store: &dyn Store, query: &FeedQuery, between: impl AsyncFn()) -> Vec<FeedId> {
@@ -130,6 +133,41 @@ pub(crate) async fn a_list_holds_what_the_filters_let_through(backend: &dyn Back
     assert_eq!(found(&*store, failure).await, [""; 0], "it failed before, not at the last poll");
 }
 
+pub(crate) async fn a_list_of_the_penalty_box_has_the_feeds_in_it_and_no_others(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let urls = ["https://a.org/fails", "https://a.org/dns", "https://a.org/tls", "https://b.org/throttled"];
+    let added = store.add_feeds(&urls.map(new_feed), at(0)).await.unwrap();
+    poll(&*store, added[0].id, 10, failed(FailureKind::Dns)).await;
+    for (added, kind) in added[1..].iter().zip([FailureKind::Dns, FailureKind::Tls, FailureKind::Dns]) {
+        let mut boxed = verdict(&*store, added.id, 10, failed(kind)).await;
+        boxed.decision.state.penalty = Some(Penalty { kind, until: at(900) });
+        apply(&*store, &[boxed], 10).await;
+    }
+    // A throttled response does not end the penalty, and is not a failure.
+    poll(&*store, added[3].id, 20, Outcome::Throttled { retry_after: None }).await;
+
+    let penalised = FeedQuery { penalised: true, ..FeedQuery::default() };
+    let of = |failure| FeedQuery { failure: Some(failure), ..penalised.clone() };
+    assert_eq!(found(&*store, penalised.clone()).await, urls[1..]);
+    assert_eq!(found(&*store, FeedQuery { reversed: true, ..penalised.clone() }).await, [urls[3], urls[2], urls[1]]);
+    assert_eq!(found(&*store, of(FailureKind::Dns)).await, [urls[1], urls[3]]);
+    assert_eq!(found(&*store, of(FailureKind::Tls)).await, [urls[2]]);
+    assert_eq!(found(&*store, of(FailureKind::Timeout)).await, [""; 0]);
+    assert_eq!(found(&*store, FeedQuery { failing: true, ..penalised.clone() }).await, urls[1..3]);
+    let host = FeedQuery { host: Some(HostKey::new("b.org:443")), ..penalised.clone() };
+    assert_eq!(found(&*store, host).await, [urls[3]]);
+    let failure = FeedQuery { failure: Some(FailureKind::Dns), ..FeedQuery::default() };
+    assert_eq!(found(&*store, failure).await, urls[..2], "without the filter, the failure is the last poll's");
+    let first = store.feeds(&FeedQuery { limit: 2, ..penalised.clone() }).await.unwrap();
+    let second = store.feeds(&FeedQuery { limit: 2, after: first.next, ..penalised.clone() }).await.unwrap();
+    assert_eq!((first.items.len(), second.items.len(), second.next), (2, 1, None));
+
+    let mut read = verdict(&*store, added[1].id, 30, unchanged()).await;
+    read.decision.state.penalty = None;
+    apply(&*store, &[read], 30).await;
+    assert_eq!(found(&*store, penalised).await, urls[2..], "a good response ends the penalty");
+}
+
 pub(crate) async fn a_cursor_of_another_list_is_refused(backend: &dyn Backend) {
     let store = backend.open().await;
     store.add_feeds(&["https://a.org/1", "https://a.org/2"].map(new_feed), at(0)).await.unwrap();
@@ -176,4 +214,30 @@ pub(crate) async fn slas_that_cannot_be_kept_are_counted(backend: &dyn Backend) 
     }
     assert_eq!(store.sla_unmet(Duration::from_secs(3599)).await.unwrap(), 1);
     assert_eq!(store.sla_unmet(Duration::from_secs(3600)).await.unwrap(), 0);
+
+    // Its entries are pushed, and after some of them that is why it is polled less often.
+    let unmet = async || store.sla_unmet(Duration::from_secs(3599)).await.unwrap();
+    let late = ids[1].id;
+    let wanted = NewPush {
+        id: "a".to_owned(),
+        kind: PushKind::WebSub,
+        hub: "https://hub.example/".to_owned(),
+        topic: urls[1].to_owned(),
+        secret: None,
+    };
+    store.want_pushes(&[PushWish { feed: late, wanted: Some(wanted) }], at(12)).await.unwrap();
+    let asked = store.push("a").await.unwrap().unwrap();
+    let verified = PushSubscription { state: PushState::Verified, lease_until: Some(at(9999)), ..asked };
+    assert!(store.store_push(&verified).await.unwrap());
+    for number in 1..=RELIABLE_AFTER {
+        assert_eq!(unmet().await, 1, "before push {number}");
+        let (found, seconds) = (modified(vec![entry(&number.to_string(), "new")]), 20 + u64::from(number));
+        let push = Some(PushClaim { since: Some(at(0)) });
+        let pushed = Verdict { category: Category::A, push, ..verdict(&*store, late, seconds, found).await };
+        store.apply(&[pushed], SKEW, at(seconds)).await.unwrap();
+    }
+    assert_eq!(unmet().await, 0);
+    let reliable = store.push("a").await.unwrap().unwrap();
+    assert!(store.store_push(&PushSubscription { lease_until: Some(at(20)), ..reliable }).await.unwrap());
+    assert_eq!(unmet().await, 1, "its lease had expired at the last poll");
 }

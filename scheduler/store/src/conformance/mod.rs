@@ -126,6 +126,7 @@ macro_rules! stamp {
                 pages_are_complete_without_duplicates_while_feeds_are_added;
                 a_page_is_ordered_as_asked;
                 a_list_holds_what_the_filters_let_through;
+                a_list_of_the_penalty_box_has_the_feeds_in_it_and_no_others;
                 a_cursor_of_another_list_is_refused;
                 placements_come_in_pages_of_live_feeds;
                 slas_that_cannot_be_kept_are_counted;
@@ -212,6 +213,7 @@ macro_rules! stamp {
                 what_a_feed_says_about_its_end_is_kept_until_it_says_otherwise;
                 a_new_document_replaces_all_but_a_title_that_it_does_not_repeat;
                 one_throttled_feed_holds_its_host_for_an_hour_and_a_second_one_in_full;
+                a_used_up_limit_holds_its_host_for_an_hour_whichever_feeds_show_it;
                 the_host_that_answered_is_held;
                 a_feed_that_is_gone_is_told_and_not_due;
                 a_batch_of_hundreds_is_stored;

@@ -13,7 +13,7 @@ use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 
 /// Filters, order, and the expected index; empty: the table's own order.
-const LISTS: [(&str, FeedSort, &str); 23] = [
+const LISTS: [(&str, FeedSort, &str); 29] = [
     ("", FeedSort::Id, ""),
     ("", FeedSort::Subscribers, "feeds_by_readers"),
     ("q", FeedSort::Id, ""),
@@ -27,11 +27,17 @@ const LISTS: [(&str, FeedSort, &str); 23] = [
     ("failure", FeedSort::Subscribers, "feeds_by_failure_readers"),
     ("failing", FeedSort::Id, ""),
     ("failing", FeedSort::Subscribers, "feeds_by_readers"),
+    ("penalised", FeedSort::Id, ""),
+    ("penalised", FeedSort::Subscribers, "feeds_by_readers"),
+    ("penalised failure", FeedSort::Id, "feeds_by_penalty"),
+    ("penalised failure", FeedSort::Subscribers, "feeds_by_readers"),
     ("", FeedSort::Category, "feeds_by_category"),
     ("category", FeedSort::Category, "feeds_by_category"),
     ("host", FeedSort::Category, "feeds_by_host"),
     ("status", FeedSort::Category, "feeds_by_status"),
     ("q", FeedSort::Category, "feeds_by_category"),
+    ("penalised", FeedSort::Category, "feeds_by_category"),
+    ("penalised failure", FeedSort::Category, "feeds_by_penalty"),
     ("", FeedSort::LastPolled, "feeds_by_last_poll"),
     ("host", FeedSort::LastPolled, "feeds_by_last_poll"),
     ("category failure", FeedSort::LastPolled, "feeds_by_last_poll"),
@@ -65,6 +71,7 @@ pub(crate) async fn every_list_follows_its_index(source: &mut impl Explains, tab
             status: has("status").then_some(Status::Paused),
             failure: has("failure").then_some(FailureKind::Dns),
             failing: has("failing"),
+            penalised: has("penalised"),
             sort,
             reversed,
             limit: 100,

@@ -49,7 +49,7 @@ fn bind_polls<'q>(
     clock_skew: Duration,
 ) -> Query<'q, Postgres, PgArguments> {
     let standings = column(rows, |fresh| fresh.new_standing());
-    let state = |fresh: &&Fresh<'_>| fresh.state();
+    let states = column(rows, |fresh| fresh.state());
     query
         .bind(column(rows, |fresh| fresh.row.id))
         .bind(column(rows, |fresh| fresh.row.version))
@@ -60,17 +60,17 @@ fn bind_polls<'q>(
         .bind(column(&standings, |standing| standing.map(|(.., host)| host)))
         .bind(column(rows, |fresh| fresh.next_due().map(Timestamp::millis)))
         .bind(column(rows, |fresh| fresh.unanswered_wake(clock_skew).map(Timestamp::millis)))
-        .bind(column(rows, |fresh| state(fresh).hold_until.map(Timestamp::millis)))
+        .bind(column(&states, |state| state.hold_until.map(Timestamp::millis)))
         .bind(column(rows, |fresh| fresh.failure().map(FailureKind::as_str)))
-        .bind(column(rows, |fresh| state(fresh).penalty.map(|penalty| penalty.kind.as_str())))
-        .bind(column(rows, |fresh| pack_state(&state(fresh))))
-        .bind(column(rows, |fresh| state(fresh).rhythm.to_bytes()))
+        .bind(column(&states, |state| state.penalty.map(|penalty| penalty.kind.as_str())))
+        .bind(column(&states, |state| pack_state(state)))
+        .bind(column(&states, |state| state.rhythm.to_bytes()))
         .bind(column(rows, |fresh| pack_terms(&fresh.terms())))
         .bind(column(rows, |fresh| fresh.history()))
         .bind(column(rows, |fresh| fresh.error()))
         .bind(i32::try_from(history::EARLIER).unwrap_or(i32::MAX))
         .bind(column(rows, |fresh| verdicts::gap_column(fresh)))
-        .bind(column(rows, |fresh| state(fresh).silent_since.map(Timestamp::millis)))
+        .bind(column(&states, |state| state.silent_since.map(Timestamp::millis)))
         .bind(column(rows, |fresh| fresh.archive().and_then(pack_archive)))
         .bind(column(rows, |fresh| verdicts::polled_day(fresh)))
 }

@@ -1,6 +1,16 @@
--- Live feeds of category A whose next poll comes more than $1 milliseconds after the last one.
+-- Live feeds of category A whose next poll comes more than $1 milliseconds after the last one. Feeds whose pushes were reliable at that
+-- poll (FeedPush::spares_polls) are left out: they are polled less often because their entries are pushed.
 SELECT count(*)
 FROM feeds
 WHERE category = 'A'
   AND status = 'active'
-  AND next_due - 1000 * extract(epoch FROM (state::jsonb ->> 'last_polled')::timestamptz) > $1
+  AND next_due - 1000 * extract(epoch FROM (feeds.state::jsonb ->> 'last_polled')::timestamptz) > $1
+  AND NOT EXISTS (
+      SELECT 1
+      FROM push_subscriptions AS p
+      WHERE p.feed_id = feeds.id
+        AND p.state <> 'unsubscribing' -- for the index push_of_feed
+        AND p.state = 'verified'
+        AND p.announced >= 5           -- common::push::RELIABLE_AFTER
+        AND p.lease_until > 1000 * extract(epoch FROM (feeds.state::jsonb ->> 'last_polled')::timestamptz)
+  )

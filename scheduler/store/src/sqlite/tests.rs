@@ -113,9 +113,9 @@ async fn every_list_of_a_large_fleet_follows_its_index() {
     const FILL: &str = "
         WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
         INSERT INTO feeds (url, host, added, subscribers, active_subscribers, sla, important, audience_at, private,
-            category, status, failure, next_due, labels, external_id)
+            category, status, failure, penalty, next_due, labels, external_id)
         SELECT 'https://a.org/' || n, iif(n > 12000, 'a.org:443', 'b.org:443'), 0, n % 7, 1, 0, 0, 0, 0,
-            iif(n > 9000, 'C', 'D'), iif(n % 3 = 0, 'paused', 'active'), iif(n % 4 = 0, 'dns', NULL), 0,
+            iif(n > 9000, 'C', 'D'), iif(n % 3 = 0, 'paused', 'active'), iif(n % 4 = 0, 'dns', NULL), iif(n % 5 = 0, 'dns', NULL), 0,
             iif(n > 15000, iif(n > 17000, '[\"blue\",\"green\"]', '[\"green\"]'), NULL), iif(n > 16000, '7', NULL)
         FROM numbers";
     let folder = Folder::new();

@@ -284,6 +284,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_interval_of_more_than_a_year_is_refused_and_changes_nothing() {
+        let fleet = Fleet::new().await;
+        let known = fleet.feed("https://a.example/known").await;
+        for interval in [400.0 * 86_400.0, 1.8e19] {
+            let lines = [
+                json!({ "url": "https://a.example/new", "interval": interval }),
+                json!({ "url": "https://a.example/known", "interval": interval, "sla": true }),
+                json!({ "id": known, "interval": interval, "sla": true }),
+            ];
+            let (status, answers) = send(&fleet, lines.map(|line| line.to_string()).join("\n")).await;
+            assert_eq!((status, answers.len()), (200, 3));
+            for answer in answers {
+                assert!(answer["error"].as_str().unwrap().contains("at most 365 days, or none"), "{answer}");
+            }
+        }
+        let audience = feed(&fleet, known).await.audience;
+        assert_eq!((audience.interval, audience.sla), (None, false));
+        assert_eq!(fleet.get("/api/v1/feeds").await.body["items"].as_array().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
     async fn additions_are_spread_over_the_imports_time() {
         let fleet = Fleet::new().await;
         let lines: Vec<String> =

@@ -1,5 +1,7 @@
 //! Feeds: add, list, show, change, erase, pause, resume, refresh, and what one feed did and will do.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::{Extension, Json};
@@ -27,6 +29,10 @@ use scheduler::ops::unmove::{self, TakenBack};
 use scheduler::ops::{AddFeed, AudienceEdit, EditFeed};
 use scheduler::wire::{AddedView, ExplainView, FeedView, List};
 use store::{FeedRef, HistoryEntry};
+
+/// The longest interval of a feed's own: a feed that is polled less often than once a year is in practice not polled, which
+/// is what a pause is for.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A feed in a request. Everything may be left out but the `url` of a new one.
 #[derive(Default, Deserialize)]
@@ -111,11 +117,12 @@ impl FeedBody {
         let interval = match self.interval {
             None => before.interval,
             Some(None) => None,
-            Some(Some(seconds)) => match std::time::Duration::try_from_secs_f64(seconds) {
-                Ok(interval) if !interval.is_zero() => Some(interval),
+            Some(Some(seconds)) => match Duration::try_from_secs_f64(seconds) {
+                Ok(interval) if !interval.is_zero() && interval <= LONGEST_INTERVAL => Some(interval),
                 _ => {
                     return Err(ApiError::bad(
-                        "interval must be longer than 0 s, or none; in JSON it is a number of seconds, or null",
+                        "interval must be longer than 0 s and at most 365 days, or none; in JSON it is a number of \
+                         seconds, or null",
                     ));
                 }
             },

@@ -191,6 +191,29 @@ async fn a_change_replaces_what_is_given_and_leaves_the_rest() {
 }
 
 #[tokio::test]
+async fn an_interval_of_more_than_a_year_is_refused_and_changes_nothing() {
+    const YEAR: f64 = 365.0 * 86_400.0;
+    const REASON: &str = "interval must be longer than 0 s and at most 365 days, or none";
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let path = format!("/api/v1/feeds/{id}");
+    assert_eq!(fleet.ask("PATCH", &path, Some(json!({ "interval": 600 }))).await.status, 200);
+    let before = fleet.get(&path).await.body;
+    for interval in [400.0 * 86_400.0, YEAR + 1.0, 1.8e19, 1e300, 0.0, -1.0] {
+        let added = fleet.post("/api/v1/feeds", json!({ "url": "https://b.example/", "interval": interval })).await;
+        let changed = fleet.ask("PATCH", &path, Some(json!({ "interval": interval, "sla": true }))).await;
+        for refused in [added, changed] {
+            let said = refused.body["error"].as_str().unwrap_or_default();
+            assert!(refused.status == 400 && said.contains(REASON), "{interval}: {} {said}", refused.status);
+        }
+    }
+    assert_eq!(fleet.get(&path).await.body, before);
+    assert_eq!(fleet.get("/api/v1/feeds").await.body["items"].as_array().unwrap().len(), 1);
+    let longest = fleet.ask("PATCH", &path, Some(json!({ "interval": YEAR }))).await;
+    assert_eq!((longest.status, &longest.body["interval"]), (200, &json!(YEAR)));
+}
+
+#[tokio::test]
 async fn a_paused_feed_leaves_the_schedule_and_comes_back() {
     let fleet = Fleet::new().await;
     let id = fleet.feed("https://example.com/feed.xml").await;

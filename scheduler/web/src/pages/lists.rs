@@ -21,7 +21,7 @@ use store::{FeedQuery, FeedSort, StoredEntry};
 
 /// Rows of each list.
 const ROWS: usize = 8;
-/// Feeds of each kind of trouble.
+/// Feeds in the penalty box because of each kind of failure.
 const FAILING: u32 = 3;
 
 /// What is listed.
@@ -127,7 +127,7 @@ pub(super) async fn lists(ops: &Ops, shown: &Shown) -> Result<Lists, BackendErro
         schedule_unavailable: stats.schedule_unavailable.clone(),
         categories: categories(stats),
         statuses: nonzero(&stats.by_status, "status"),
-        penalised: nonzero(&stats.penalised, "status=active&failure"),
+        penalised: nonzero(&stats.penalised, "penalised=true&failure"),
         failing: failing(ops, stats, &stops, now).await?,
         // In a large fleet the schedule alone knows what is next.
         next: if stats.schedule_unavailable.is_some() { Vec::new() } else { next(ops, &stops, now).await? },
@@ -161,12 +161,17 @@ fn categories(stats: &StatsView) -> Vec<Share> {
     Category::ALL.into_iter().map(share).collect()
 }
 
-/// Some feeds of each kind of trouble.
+/// Returns some of the feeds in the penalty box, of each kind of failure; those that are no longer polled are left out.
 async fn failing(ops: &Ops, stats: &StatsView, stops: &Stops, now: Timestamp) -> Result<Vec<FeedLine>, BackendError> {
     let mut lines = Vec::new();
     for kind in FailureKind::ALL.iter().filter(|kind| stats.penalised.get(kind.as_str()).is_some_and(|n| *n > 0)) {
-        let query =
-            FeedQuery { failure: Some(*kind), status: Some(Status::Active), limit: FAILING, ..FeedQuery::default() };
+        let query = FeedQuery {
+            penalised: true,
+            failure: Some(*kind),
+            status: Some(Status::Active),
+            limit: FAILING,
+            ..FeedQuery::default()
+        };
         lines.extend(ops.store.feeds(&query).await?.items.iter().map(|feed| trouble(stops, feed, *kind, now)));
     }
     lines.truncate(ROWS);

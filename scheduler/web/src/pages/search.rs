@@ -87,9 +87,9 @@ impl SearchPage {
 
     fn is_filtered(&self) -> bool {
         let asked = &self.asked;
-        let marks = [&asked.label, &asked.external_id, &asked.failing];
-        let others = [&asked.q, &asked.host, &asked.category, &asked.status, &asked.failure];
-        others.iter().chain(&marks).any(|given| given.is_some())
+        let marks = [&asked.label, &asked.external_id];
+        let classes = [&asked.category, &asked.status, &asked.failure, &asked.failing, &asked.penalised];
+        [&asked.q, &asked.host].iter().chain(&classes).chain(&marks).any(|given| given.is_some())
     }
 }
 
@@ -151,6 +151,7 @@ async fn given(api: &Api, params: ListParams) -> Result<(ListParams, Vec<String>
         status: some(params.status),
         failure: some(params.failure),
         failing: some(params.failing),
+        penalised: some(params.penalised),
         label: some(params.label),
         external_id: some(params.external_id),
         sort: some(params.sort),
@@ -204,7 +205,8 @@ async fn count(
 ) -> Result<Option<String>, ApiError> {
     let query = asked.clone().query(api, USUAL)?;
     let marks = query.label.is_some() || query.external_id.is_some();
-    let others = query.text.is_some() || query.host.is_some() || query.failing || query.failure.is_some();
+    let failures = query.failing || query.penalised || query.failure.is_some();
+    let others = query.text.is_some() || query.host.is_some() || failures;
     // For a caller with labels, what others have is not counted.
     if marks || others || !api.labels().is_empty() {
         return Ok(shown);

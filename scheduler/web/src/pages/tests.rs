@@ -333,3 +333,24 @@ async fn tiles_that_matter_link_and_warn_and_what_is_unknown_is_a_dash() {
     let (_, list) = page(&fleet, "/feeds?status=gone").await;
     assert!(list.contains("<option value=\"gone\" selected>gone (410)</option>"), "{list}");
 }
+
+#[tokio::test]
+async fn the_penalty_box_of_the_fleets_page_has_the_feeds_in_it_and_no_others() {
+    let fleet = Fleet::new().await;
+    for number in 0..9 {
+        fleet.failing(&format!("https://f{number}.example/fails"), 502, false).await;
+    }
+    for number in 0..2 {
+        fleet.failing(&format!("https://b{number}.example/boxed"), 502, true).await;
+    }
+    let (_, text) = page(&fleet, "/").await;
+    let listed = text.split("id=\"box-title\"").nth(1).unwrap().split("</section>").next().unwrap();
+    assert!(listed.matches("/boxed</a>").count() == 2 && !listed.contains("/fails"), "{listed}");
+    assert!(listed.contains("feeds?penalised=true&") && listed.contains("<b>2</b>"), "{listed}");
+    // What the count links to.
+    let (_, list) = page(&fleet, "/feeds?penalised=true&failure=status").await;
+    assert!(list.matches("/boxed</a>").count() == 2 && !list.contains("/fails"), "{list}");
+    assert!(list.contains("<option value=\"true\" selected>in it</option>"), "{list}");
+    let (_, none) = page(&fleet, "/feeds?penalised=true&failure=dns").await;
+    assert!(none.contains("No feeds match.") && !none.contains("/boxed"), "{none}");
+}

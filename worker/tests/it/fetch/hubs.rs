@@ -48,6 +48,13 @@ async fn rocks_100_link_headers() {
 }
 
 #[tokio::test]
+async fn a_link_header_with_a_byte_beyond_ascii_is_read() {
+    let mut links = headers().into_bytes();
+    links.extend(b"; title=\"caf\xe9\"");
+    assert_eq!(found(Script::feed(Feed::rss()).header("Link", links)).await, both());
+}
+
+#[tokio::test]
 async fn rocks_101_html_links() {
     assert_eq!(found(page(&links(HUB, TOPIC))).await, both());
 }

@@ -246,10 +246,11 @@ async fn every_list_of_a_large_fleet_follows_its_index() {
     const FILL: &str = "
         ALTER TABLE feeds SET (autovacuum_enabled = off);
         INSERT INTO feeds (url, url_digest, host, added, subscribers, active_subscribers, sla, important, audience_at,
-            private, category, status, failure, next_due, labels, external_id)
+            private, category, status, failure, penalty, next_due, labels, external_id)
         SELECT 'https://a.org/' || n, sha256(n::text::bytea), CASE WHEN n > 12000 THEN 'a.org:443' ELSE 'b.org:443' END, 0,
             n % 7, 1, false, false, 0, false, CASE WHEN n > 9000 THEN 'C' ELSE 'D' END,
-            CASE WHEN n % 3 = 0 THEN 'paused' ELSE 'active' END, CASE WHEN n % 4 = 0 THEN 'dns' END, 0,
+            CASE WHEN n % 3 = 0 THEN 'paused' ELSE 'active' END, CASE WHEN n % 4 = 0 THEN 'dns' END,
+            CASE WHEN n % 5 = 0 THEN 'dns' END, 0,
             CASE WHEN n > 17000 THEN '[\"blue\",\"green\"]' WHEN n > 15000 THEN '[\"green\"]' END,
             CASE WHEN n > 16000 THEN '7' END
         FROM generate_series(1, 20000) n";

@@ -35,6 +35,28 @@ async fn the_api_and_the_search_page_list_a_fleet_of_any_size_by_due_time() {
 }
 
 #[tokio::test]
+async fn feeds_in_the_penalty_box_are_listed_by_a_filter() {
+    let fleet = Fleet::new().await;
+    let fails = fleet.failing("https://a.example/", 502, false).await;
+    let boxed =
+        [fleet.failing("https://b.example/", 502, true).await, fleet.failing("https://c.example/", 404, true).await];
+    let new = fleet.feed("https://d.example/").await;
+    let ids = async |query: &str| -> Vec<i64> {
+        let page = fleet.get(&format!("/api/v1/feeds?{query}")).await;
+        assert_eq!(page.status, 200, "{query}: {}", page.body);
+        page.body["items"].as_array().unwrap().iter().map(|feed| feed["id"].as_i64().unwrap()).collect()
+    };
+    assert_eq!(ids("penalised=true").await, boxed);
+    assert_eq!(ids("penalised=true&failure=status&status=active").await, boxed);
+    assert_eq!(ids("penalised=true&host=c.example:443").await, [boxed[1]]);
+    assert_eq!(ids("penalised=true&failure=dns").await, [0; 0]);
+    assert_eq!(ids("penalised=false").await, [fails, boxed[0], boxed[1], new]);
+    let wrong = fleet.get("/api/v1/feeds?penalised=yes").await;
+    let said = wrong.body["error"].as_str().unwrap();
+    assert!(wrong.status == 400 && said.contains("penalised must be one of true, false"), "{said}");
+}
+
+#[tokio::test]
 async fn a_page_of_feeds_ends_at_its_bytes_and_leaves_nothing_out() {
     let fleet = Fleet::new().await;
     for n in 0..5 {
