@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use common::config::{Config, without_password};
+use common::config::{Config, LogFormat, without_password};
 use common::input;
 use common::metrics::Metrics;
 use common::queue::Queue;
@@ -46,7 +46,8 @@ const ONCE_CHECK: Duration = Duration::from_millis(50);
 pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String], once: bool) -> anyhow::Result<()> {
     let hangups = Hangups::caught()?;
     let config = Arc::new(descriptors::fit(config)?);
-    let feeds = read_sources(sources, &config.fetch.at_service)?;
+    let log = config.log.format;
+    let feeds = read_sources(sources, &config)?;
     let data = Data::before(&config)?;
     let fleet = Fleet::open(config).await?;
     let listener = bind(fleet.config.api.listen).await?;
@@ -72,7 +73,8 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
         failure = work.failure() => return Err(failure),
     }
     if !once {
-        note!("shutting down: waiting up to {} s for running fetches; press Ctrl-C again to stop now", GRACE.as_secs());
+        let grace = GRACE.as_secs();
+        announce!(log, "shutting down: waiting up to {grace} s for running fetches; press Ctrl-C again to stop now");
     }
     let shutdown = async {
         work.end(GRACE).await?;
@@ -80,13 +82,13 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
         if once {
             let left = fleet.backends.store.overdue(started).await?;
             if left > 0 {
-                note!("{left} feeds that are due were not polled: their hosts' limits do not allow it yet");
+                announce!(log, "{left} feeds that are due were not polled: their hosts' limits do not allow it yet");
             }
         }
         fleet.close().await;
         Ok(())
     };
-    signals.end(shutdown).await
+    signals.end(log, shutdown).await
 }
 
 /// Scheduler, worker and backends in this process.
@@ -107,6 +109,7 @@ pub(crate) struct Work {
     loops: JoinHandle<Result<(), LoopEnded>>,
     fetching: JoinHandle<Result<(), WorkerDied>>,
     api: JoinHandle<std::io::Result<()>>,
+    log: LogFormat,
 }
 
 impl Fleet {
@@ -150,7 +153,8 @@ impl Fleet {
             let (worker, quiet) = (Arc::clone(&self.worker), quiet.clone());
             tokio::spawn(async move { worker.run(&quiet).await })
         };
-        Work { quiet, drained, stop, reports: Arc::clone(&self.backends.reports), loops, fetching, api }
+        let (reports, log) = (Arc::clone(&self.backends.reports), self.config.log.format);
+        Work { quiet, drained, stop, reports, loops, fetching, api, log }
     }
 
     /// Closes what the tasks, which have ended, worked on.
@@ -186,7 +190,7 @@ impl Work {
         self.quiet.cancel();
         let given_up = drain(self.fetching, &*self.reports, grace).await;
         if given_up > 0 {
-            note!("{given_up} reports could not be stored; their feeds are polled again, conditionally");
+            announce!(self.log, "{given_up} reports could not be stored; their feeds are polled again, conditionally");
         }
         self.drained.cancel();
         self.stop.cancel();
@@ -224,14 +228,15 @@ enum Source {
 }
 
 /// Reads all sources before anything is changed, so that a bad one changes nothing.
-fn read_sources(sources: &[String], at_service: &str) -> anyhow::Result<Vec<Source>> {
+fn read_sources(sources: &[String], config: &Config) -> anyhow::Result<Vec<Source>> {
+    let (at_service, log) = (config.fetch.at_service.as_str(), config.log.format);
     let mut feeds = Vec::new();
     for source in sources {
         if Path::new(source).is_file() {
             for found in subscriptions::read_file(source)? {
                 match input::feed(&found.url, at_service) {
                     Ok(url) => feeds.push(Source::Imported(url)),
-                    Err(error) => note!("left out from {source}, line {}: {error}", found.line),
+                    Err(error) => announce!(log, "left out from {source}, line {}: {error}", found.line),
                 }
             }
         } else {
@@ -250,6 +255,7 @@ fn read_sources(sources: &[String], at_service: &str) -> anyhow::Result<Vec<Sour
 
 /// Adds feeds; those of a file are spread over a while, unless they are to be polled `once` and now.
 async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Result<()> {
+    let log = ops.config.log.format;
     let (mut by_hand, mut imported) = (Vec::new(), Vec::new());
     for source in sources {
         let (list, (url, login)) = match source {
@@ -265,39 +271,43 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
     let spread = ops.condition.config.get().policy.import_spread;
     if !once && !spread.is_zero() && imported.iter().any(|feed| feed.new) {
         let spread = common::duration::as_text(spread);
-        note!(
+        announce!(
+            log,
             "feeds of files are first polled spread over {spread} (policy.import_spread); `feedfleet top` shows them"
         );
     }
     added.extend(imported);
     if !added.is_empty() {
         let new = added.iter().filter(|feed| feed.new).count();
-        note!("{} added, {} known already", counted(new as u64, "feed", "feeds"), added.len() - new);
+        announce!(log, "{} added, {} known already", counted(new as u64, "feed", "feeds"), added.len() - new);
     }
     Ok(())
 }
 
 /// Says what runs, where its data is and where it can be looked at.
 async fn greet(ops: &Ops, config: &Config, address: SocketAddr, data: &Data) -> anyhow::Result<()> {
+    let log = config.log.format;
     let feeds: u64 = ops.store.stats(ops.clock.now()).await?.feeds.iter().map(|(.., count)| count).sum();
-    note!(
+    announce!(
+        log,
         "feedfleet {} polls {}, {}",
         env!("CARGO_PKG_VERSION"),
         counted(feeds, "feed", "feeds"),
         data.described(config)
     );
-    note!("page, API and metrics at http://{address}; new entries follow; Ctrl-C stops");
+    announce!(log, "page, API and metrics at http://{address}; new entries follow; Ctrl-C stops");
     if config.fetch.user_agent_url.is_empty() {
-        note!(
+        announce!(
+            log,
             "please name a page that says who polls, for the publishers' logs: FEEDFLEET_FETCH__USER_AGENT_URL=https://.., or \
              user_agent_url below [fetch] in a file that --config names"
         );
     }
     if ops.store.paused().await? {
-        note!("polling is paused; `feedfleet fleet resume` starts it again");
+        announce!(log, "polling is paused; `feedfleet fleet resume` starts it again");
     }
     if feeds == 0 {
-        note!("no feeds yet; add one with: feedfleet feed add https://example.com/feed.xml");
+        announce!(log, "no feeds yet; add one with: feedfleet feed add https://example.com/feed.xml");
     }
     Ok(())
 }

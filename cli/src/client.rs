@@ -175,9 +175,14 @@ impl Client {
 
     /// Returns what a role says at `path`, outside of the API: its words, whether they are good, and nothing else.
     pub(crate) async fn ask(&self, path: &str) -> anyhow::Result<(StatusCode, String)> {
+        self.ask_within(path, TIMEOUT).await
+    }
+
+    /// Returns the same, or an error if the whole answer is not there after this time.
+    pub(crate) async fn ask_within(&self, path: &str, time: Duration) -> anyhow::Result<(StatusCode, String)> {
         let mut url = self.server.clone();
         url.set_path(&format!("{}{path}", self.server.path().trim_end_matches('/')));
-        let answer = self.http.get(url).send().await.map_err(|error| self.unreachable(error))?;
+        let answer = self.http.get(url).timeout(time).send().await.map_err(|error| self.unreachable(error))?;
         let status = answer.status();
         let words = answer.text().await.map_err(|error| self.no_answer("broke off its answer", error))?;
         Ok((status, words.trim().to_owned()))

@@ -74,7 +74,7 @@ pub(crate) async fn scheduler(args: &SchedulerArgs) -> anyhow::Result<ExitCode> 
     BotKey::of(&config)?;
     let config = Arc::new(descriptors::fit_scheduler(Arc::unwrap_or_clone(config))?);
     let listener = bind(config.api.listen).await?;
-    note!("feedfleet scheduler, API at http://{}", listener.local_addr()?);
+    announce!(config.log.format, "feedfleet scheduler, API at http://{}", listener.local_addr()?);
     let metrics = Arc::new(Metrics::new());
     metrics.ready.with_label_values(&["scheduler"]).set(0);
     let listener = listener.into_std()?;
@@ -137,7 +137,7 @@ async fn schedule(
     );
     quiet.cancel();
     signals
-        .end(async {
+        .end(config.log.format, async {
             // It is not ready any more, and still answers until clients stop sending requests.
             let (ended, ()) = tokio::join!(&mut loops, tokio::time::sleep(drain));
             ended.context("the scheduler died")??;
@@ -170,7 +170,7 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
     let config = Arc::new(descriptors::fit(config)?);
     require_servers(&config, "worker", &["gate.url", "queue.url"])?;
     let listener = bind(args.listen.unwrap_or(config.api.listen)).await?;
-    note!("feedfleet worker, health and metrics at http://{}", listener.local_addr()?);
+    announce!(config.log.format, "feedfleet worker, health and metrics at http://{}", listener.local_addr()?);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Arc::new(Metrics::new());
     let links = Links::open(&config, &metrics, None, &*clock).await?;
@@ -212,7 +212,7 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
     tracing::info!(grace = ?grace, "shutting down: running fetches end and are reported");
     quiet.cancel();
     signals
-        .end(async {
+        .end(config.log.format, async {
             match tokio::time::timeout(grace, &mut fetching).await {
                 Ok(ended) => ended.context("the worker died")??,
                 Err(_) => tracing::warn!("shutdown grace period exceeded; unfinished fetches will be retried"),

@@ -52,7 +52,8 @@ pub(crate) fn fit(mut config: Config) -> anyhow::Result<Config> {
         let api = (api < api_set).then(|| format!(", {api} of the API, not {api_set} (api.max_connections)"));
         let deliveries = (deliveries < deliveries_set)
             .then(|| format!(", and {deliveries} requests to subscribers (delivery.concurrency)"));
-        note!(
+        announce!(
+            config.log.format,
             "{allowed} file descriptors are allowed, {needed} would serve: the maximum is {kept} idle connections, not \
              {idle_set} (fetch.idle_connections){}{}",
             api.unwrap_or_default(),
@@ -70,7 +71,8 @@ pub(crate) fn fit_scheduler(mut config: Config) -> anyhow::Result<Config> {
         config.delivery.concurrency = config.delivery.concurrency.min(LEAST_DELIVERIES);
         let set = config.api.max_connections;
         config.api.max_connections = set.min(LEAST_API + usize::try_from(allowed.saturating_sub(OTHERS))?);
-        note!(
+        announce!(
+            config.log.format,
             "{allowed} file descriptors are allowed, {needed} would serve: the maximum is {} connections of the API, not {set} \
              (api.max_connections), and {} requests to subscribers (delivery.concurrency)",
             config.api.max_connections,

@@ -15,6 +15,10 @@ use crate::values;
 
 /// How long to wait between two tries.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long a try waits for the answer of a process that is alive.
+const ALIVE: Duration = Duration::from_secs(5);
+/// How long a try waits for the answer of a process that checks its backends first.
+const READY: Duration = Duration::from_secs(10);
 
 /// Checks whether a scheduler or worker is alive; the exit code is 0 if it is
 #[derive(Debug, Args)]
@@ -32,11 +36,12 @@ pub(crate) struct HealthArgs {
 
 /// Runs it.
 pub(crate) async fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
-    let (path, good) = if args.ready { ("/readyz", "ready") } else { ("/healthz", "alive") };
+    let (path, good, longest) = if args.ready { ("/readyz", "ready", READY) } else { ("/healthz", "alive", ALIVE) };
     let client = Client::new(&args.client)?;
     let until = args.wait.map(|wait| Instant::now() + wait);
-    while let Err(problem) = check(&client, path).await {
-        if until.is_none_or(|until| Instant::now() >= until) {
+    while let Err(problem) = check(&client, path, time_of_try(until, longest)).await {
+        // Another try must begin before the end.
+        if until.is_none_or(|until| Instant::now() + PAUSE >= until) {
             return Err(problem);
         }
         tokio::time::sleep(PAUSE).await;
@@ -49,9 +54,15 @@ pub(crate) async fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns an error unless the process answers that it is well.
-async fn check(client: &Client, path: &str) -> anyhow::Result<()> {
-    let (status, words) = client.ask(path).await?;
+/// Returns how long the next try may take: what is left of `--wait`, but enough for a process that answers at once.
+fn time_of_try(until: Option<Instant>, longest: Duration) -> Duration {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    left.map_or(longest, |left| left.clamp(PAUSE, longest))
+}
+
+/// Returns an error unless the process answers within this time that it is well.
+async fn check(client: &Client, path: &str, time: Duration) -> anyhow::Result<()> {
+    let (status, words) = client.ask_within(path, time).await?;
     if status.is_success() {
         return Ok(());
     }

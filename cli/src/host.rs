@@ -104,12 +104,20 @@ pub(crate) async fn run(command: HostCommand) -> anyhow::Result<ExitCode> {
             let body = json!({ "for": args.duration.as_secs_f64() });
             let host = one(&args.client, Method::POST, &args.host, "/block", Some(&body)).await?;
             let until = host.blocked_until.map_or_else(String::new, |until| format!(" until {}", when::full(until)));
-            print_host(&args.client, &host, &format!("blocked {}{until}", host.host))?;
+            // A block may be set before the first feed; a name with a typo looks the same.
+            let nobody = if host.feeds == 0 { " (no feed of this fleet is on it)" } else { "" };
+            print_host(&args.client, &host, &format!("blocked {}{until}{nobody}", host.host))?;
         }
         HostCommand::Unblock(args) => {
+            // The answer is the host after the change.
+            let before = one(&args.client, Method::GET, &args.host, "", None).await?;
             let host = one(&args.client, Method::POST, &args.host, "/unblock", None).await?;
+            let done = match before.blocked_until {
+                Some(_) => format!("unblocked {}", host.host),
+                None => format!("{} was not blocked", host.host),
+            };
             let held = host.hold_until.map(|until| format!("; it is on hold until {}", when::full(until)));
-            print_host(&args.client, &host, &format!("unblocked {}{}", host.host, held.unwrap_or_default()))?;
+            print_host(&args.client, &host, &(done + &held.unwrap_or_default()))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -8,6 +8,11 @@ macro_rules! note {
     ($($text:tt)*) => { $crate::output::note(format_args!($($text)*)) };
 }
 
+/// Prints such a line from a process that logs: with `log.format = "json"`, given first, it is an event of the log.
+macro_rules! announce {
+    ($format:expr, $($text:tt)*) => { $crate::logs::announce($format, format_args!($($text)*)) };
+}
+
 mod add;
 mod all_in_one;
 mod audience;

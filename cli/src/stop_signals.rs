@@ -2,6 +2,7 @@
 
 use std::io;
 
+use common::config::LogFormat;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Both signals, from when they were first caught: one that arrives between two waits is not lost.
@@ -25,11 +26,15 @@ impl StopSignals {
     }
 
     /// Shuts down, or skips the rest of it at the next signal: every step may be interrupted, as by a power failure.
-    pub(crate) async fn end(&mut self, shutdown: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    pub(crate) async fn end(
+        &mut self,
+        log: LogFormat,
+        shutdown: impl Future<Output = anyhow::Result<()>>,
+    ) -> anyhow::Result<()> {
         tokio::select! {
             ended = shutdown => ended,
             () = self.next() => {
-                note!("stopped without waiting; unfinished fetches will be repeated");
+                announce!(log, "stopped without waiting; unfinished fetches will be repeated");
                 Ok(())
             }
         }
@@ -55,6 +60,6 @@ mod tests {
         signals.next().await;
         interrupt();
         tokio::time::sleep(Duration::from_millis(100)).await;
-        signals.end(std::future::pending()).await.unwrap();
+        signals.end(LogFormat::Text, std::future::pending()).await.unwrap();
     }
 }

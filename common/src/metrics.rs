@@ -78,7 +78,7 @@ metrics! {
         "From a request's start to its last byte or its failure.", POLL_SECONDS),
     /// See [`PUSH_KINDS`].
     pushes: IntCounterVec = counters("pushes_total", "Pings and pushes received by the way they came.", &["kind"]),
-    unconditional: IntCounter = counter("unconditional_total", "Requests sent without validators."),
+    unconditional: IntCounter = counter("unconditional_total", "Polls without validators that a server answered."),
     repaired: IntCounter = counter("parse_repaired_total", "Feeds that were broken and read after a repair."),
     slow_parses: IntCounter = counter("slow_parses_total", "Bodies whose parsing took longer than 2 s."),
     bytes: IntCounterVec = counters("bytes_total", "Body bytes, as received (wire) and decoded (body).", &["kind"]),
@@ -265,7 +265,7 @@ impl Metrics {
             self.repaired.inc_by(u64::from(document.repaired));
         }
         self.poll_duration.observe(report.duration.as_secs_f64());
-        self.unconditional.inc_by(u64::from(!report.conditional));
+        self.unconditional.inc_by(u64::from(!report.conditional && report.http_status.is_some()));
         self.bytes.with_label_values(&["wire"]).inc_by(report.wire_bytes);
         self.bytes.with_label_values(&["body"]).inc_by(report.body_bytes);
     }
@@ -399,14 +399,15 @@ mod tests {
         metrics.record_report(&report(Outcome::Deferred { until: Timestamp::EPOCH }));
         for repaired in [true, false] {
             let document = Document { repaired, ..Document::default() };
-            metrics.record_report(&report(Outcome::Modified(Box::new(document))));
+            let modified = report(Outcome::Modified(Box::new(document)));
+            metrics.record_report(&FetchReport { http_status: Some(200), ..modified });
         }
         let text = metrics.render();
         assert_eq!(value(&text, "feedfleet_polls_total{outcome=\"failed\"}"), 1.0);
         assert_eq!(value(&text, "feedfleet_parse_repaired_total"), 1.0);
         assert_eq!(value(&text, "feedfleet_failures_total{kind=\"dns\"}"), 1.0);
         assert_eq!(value(&text, "feedfleet_deferred_total"), 1.0);
-        assert_eq!(value(&text, "feedfleet_unconditional_total"), 3.0);
+        assert_eq!(value(&text, "feedfleet_unconditional_total"), 2.0);
         assert_eq!(value(&text, "feedfleet_bytes_total{kind=\"body\"}"), 120.0);
         assert_eq!(value(&text, "feedfleet_poll_duration_seconds_count"), 3.0);
         assert!(!text.contains("outcome=\"deferred\""));

@@ -77,6 +77,7 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let listener = listener(args.listen).await?;
     let address = listener.local_addr()?;
     let config = Arc::new(descriptors::fit(pace::config(address))?);
+    let log_format = config.log.format;
     let live = !args.plain && is_capable();
     if !live || !io::stderr().is_terminal() {
         logs::start(&config.log, logs::Audit::NotOnTerminals)?;
@@ -94,7 +95,7 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         () = signals.next() => Ok(()),
         failure = work.failure() => return Err(failure),
     };
-    signals.end(work.end(GRACE)).await?;
+    signals.end(log_format, work.end(GRACE)).await?;
     shown?;
     watch.look().await?;
     let (card, _) = watch::judged(&internet);

@@ -1,7 +1,9 @@
 //! `feedfleet health`, as a container image uses it to check its role.
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use load_tests::origin::Origin;
 use load_tests::origin::script::Script;
@@ -38,6 +40,24 @@ async fn a_process_that_starts_is_waited_for() {
     origin.set("/readyz", Script::status(503));
     let ran = waits("--wait=1s");
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{}", ran.err);
+}
+
+/// The system accepts the connections, and no program reads them. Other commands wait 60 s.
+#[test]
+fn a_process_that_never_answers_is_given_up_after_seconds_or_when_the_wait_ends() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", silent.local_addr().unwrap());
+    let cases: [(&[&str], u64, u64); 3] =
+        [(&["health"], 5, 15), (&["health", "--wait=1s"], 1, 4), (&["health", "--ready", "--wait=1s"], 1, 4)];
+    for (arguments, least, most) in cases {
+        let started = Instant::now();
+        let ran = run(&[arguments, &["--server", server.as_str()][..]].concat());
+        let took = started.elapsed();
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{arguments:?}");
+        assert!(ran.err.starts_with(&format!("error: {server} did not answer")), "{arguments:?}: {}", ran.err);
+        let expected = Duration::from_secs(least)..Duration::from_secs(most);
+        assert!(expected.contains(&took), "{arguments:?} took {took:?}");
+    }
 }
 
 #[test]

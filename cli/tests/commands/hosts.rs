@@ -105,7 +105,7 @@ async fn a_block_holds_a_host_over_a_restart_until_it_is_lifted() {
     other.set("/free", Script::feed(Feed::rss().initial(1)));
     fleet.done(&["feed", "add", &other.url_on(1, "/free")]);
     let printed = fleet.done(&["host", "block", "127.0.0.1", "--for", "1h"]);
-    assert!(printed.starts_with("blocked 127.0.0.1 until 20"), "{printed}");
+    assert!(printed.starts_with("blocked 127.0.0.1 until 20") && !printed.contains("no feed"), "{printed}");
     let blocked = |fleet: &Fleet| fleet.origin.requests("/blocked").len();
     assert_eq!(blocked(&fleet), 1);
     fleet.refresh("1").await;
@@ -120,6 +120,18 @@ async fn a_block_holds_a_host_over_a_restart_until_it_is_lifted() {
     assert_eq!(blocked(&fleet), 1, "the block is still there");
     assert_eq!(fleet.done(&["host", "unblock", "127.0.0.1"]), "unblocked 127.0.0.1\n");
     assert_eq!(fleet.origin.wait_for("/blocked", 2, PATIENCE).await.len(), 2, "the wish of before is heard");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_without_feeds_and_an_unblock_without_a_block_say_so() {
+    let fleet = Fleet::start(&[]).await;
+    let unblocked = || fleet.done(&["host", "unblock", "exmaple.com:443"]);
+    assert_eq!(unblocked(), "exmaple.com:443 was not blocked\n");
+    let printed = fleet.done(&["host", "block", "exmaple.com:443", "--for", "12h"]);
+    assert!(printed.starts_with("blocked exmaple.com:443 until 20"), "{printed}");
+    assert!(printed.ends_with(" (no feed of this fleet is on it)\n"), "{printed}");
+    assert_eq!(unblocked(), "unblocked exmaple.com:443\n");
+    assert_eq!(unblocked(), "exmaple.com:443 was not blocked\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

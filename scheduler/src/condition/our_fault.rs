@@ -36,7 +36,7 @@ pub struct OurFault(Mutex<HostAnswers>);
 
 #[derive(Debug, Default)]
 struct HostAnswers {
-    /// What each host did last, and when.
+    /// What each host did last, and when; while the fault is ours, since it began.
     hosts: HashMap<HostKey, (Timestamp, bool)>,
     /// When old ones were forgotten last.
     looked: Timestamp,
@@ -125,7 +125,15 @@ fn answered(feed: &Feed, report: &FetchReport) -> Option<bool> {
 
 impl HostAnswers {
     fn note(&mut self, host: &HostKey, answered: bool, now: Timestamp) -> Option<Transition> {
+        let has_failed = self.hosts.get(host).is_some_and(|(_, answered)| !answered);
+        if self.hosts.len() < MOST_HOSTS || self.hosts.contains_key(host) {
+            self.hosts.insert(host.clone(), (now, answered));
+        }
         if let Some(since) = self.since {
+            // A host that is really away is tried again and again, and would keep the fault ours for ever.
+            if !answered && has_failed {
+                return None;
+            }
             self.last.push_back(answered);
             self.last.drain(..self.last.len().saturating_sub(ANSWERS));
             let over = self.last.len() == ANSWERS && self.last.iter().all(|answered| *answered);
@@ -133,9 +141,6 @@ impl HostAnswers {
                 *self = HostAnswers::default();
                 Transition::Ended { after: now.since(since) }
             });
-        }
-        if self.hosts.len() < MOST_HOSTS || self.hosts.contains_key(host) {
-            self.hosts.insert(host.clone(), (now, answered));
         }
         // Only a failure can be the one that shows it.
         let room_is_wanted = self.hosts.len() >= MOST_HOSTS && now.since(self.looked) >= LOOK_EVERY;
@@ -183,6 +188,19 @@ mod tests {
         assert!(turns(&mut seen, 15, &[false, true, true, true, false, true, true, true]).is_empty());
         assert_eq!(turns(&mut seen, 23, &[true]), [(23, Transition::Ended { after: Duration::from_secs(9) })]);
         assert!(turns(&mut seen, 24, &[true; 50]).is_empty());
+    }
+
+    #[test]
+    fn a_host_that_stays_away_does_not_keep_the_fault_ours() {
+        let mut seen = HostAnswers::default();
+        assert_eq!(turns(&mut seen, 0, &[false; 3]), [(2, Transition::Began { failed: 3, answered: 0 })]);
+        let turns: Vec<_> =
+            [(2, false), (0, true), (2, false), (1, true), (2, false), (0, true), (2, false), (1, true)]
+                .into_iter()
+                .filter_map(|(number, answered)| seen.note(&host(number), answered, at(10_000)))
+                .collect();
+        assert_eq!(turns, [Transition::Ended { after: Duration::from_secs(8) }]);
+        assert_eq!(seen.since, None);
     }
 
     #[test]

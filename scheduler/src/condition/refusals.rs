@@ -60,10 +60,11 @@ pub(crate) enum Word {
 impl Refusals {
     /// Takes in the outcome of a fetch: the feed as it was before, and the report.
     pub(crate) fn hear(&self, feed: &Feed, report: &FetchReport, now: Timestamp) -> Option<Word> {
-        // What another host said at the end of a redirect is not this one's word.
-        let host = Some(report.answering_host()).filter(|host| **host == feed.host)?;
-        let refused = is_refusal(report, feed.state.signing);
-        let answers = matches!(report.outcome, Outcome::Modified(_) | Outcome::NotModified { .. });
+        // What another host refuses at the end of a redirect is not this one's word. But if all was well there, this one let us pass.
+        let host = &feed.host;
+        let refused = report.answering_host() == host && is_refusal(report, feed.state.signing);
+        let answers = [report.answering_host(), &report.host].contains(&host)
+            && matches!(report.outcome, Outcome::Modified(_) | Outcome::NotModified { .. });
         let mut seen = self.seen();
         if let Some(refusal) = seen.refusing.get(host) {
             // An answer to a request from before the rest ended says nothing of today, and would leave the host on hold.

@@ -30,7 +30,9 @@ pub(super) async fn hear(
     let mut words: BTreeMap<HostKey, (Word, &FetchReport)> = BTreeMap::new();
     for report in reports {
         let Some(feed) = feeds.get(&report.feed).filter(|feed| feed.version == report.version) else { continue };
-        hear_soft_status(settling, feed, report, now);
+        if hear_soft_status(settling, feed, report, now) {
+            continue;
+        }
         if let Some(word) = settling.condition.refusals.hear(feed, report, now) {
             words.insert(feed.host.clone(), (word, report));
         }
@@ -107,18 +109,35 @@ async fn host_answers(
     Ok(())
 }
 
-/// Remembers which feeds of a host with soft statuses are answered so.
-fn hear_soft_status(settling: &Settling<'_>, feed: &Feed, report: &FetchReport, now: Timestamp) {
+/// Remembers which feeds of a host with soft statuses are answered so. Returns true if this one is.
+fn hear_soft_status(settling: &Settling<'_>, feed: &Feed, report: &FetchReport, now: Timestamp) -> bool {
     let rules = settling.rules.get();
     let Some(rule) = rules.rule_for(feed.url.as_url()).filter(|rule| !rule.soft_statuses.is_empty()) else {
-        return;
+        return false;
     };
-    let is_soft = report.http_status.is_some_and(|status| rule.soft_statuses.contains(&status));
-    match report.outcome {
-        Outcome::Failed { failure: FailureKind::Status, .. } if is_soft => {
-            settling.condition.soft.note(&feed.host, feed.id, now);
+    let is_soft = is_soft(&rule.soft_statuses, report);
+    if is_soft {
+        settling.condition.soft.note(&feed.host, feed.id, now);
+    } else if matches!(report.outcome, Outcome::Modified(_) | Outcome::NotModified { .. }) {
+        settling.condition.soft.forget(&feed.host, feed.id);
+    }
+    is_soft
+}
+
+/// Returns true if the report is about one of these statuses, which an operator knows to be passing trouble.
+pub(super) fn is_soft(statuses: &[u16], report: &FetchReport) -> bool {
+    report.outcome.failure() == Some(FailureKind::Status)
+        && report.http_status.is_some_and(|status| statuses.contains(&status))
+}
+
+/// Feeds whose host answers 410 are not gone if the operator says that this is passing trouble.
+pub(super) fn soften(settling: &Settling<'_>, reports: &mut [FetchReport], feeds: &HashMap<FeedId, Feed>) {
+    let rules = settling.rules.get();
+    for report in reports.iter_mut().filter(|report| matches!(report.outcome, Outcome::Gone)) {
+        let rule = feeds.get(&report.feed).and_then(|feed| rules.rule_for(feed.url.as_url()));
+        if rule.is_some_and(|rule| rule.soft_statuses.contains(&410)) {
+            let detail = "the server answered 410 Gone".to_owned();
+            report.outcome = Outcome::Failed { failure: FailureKind::Status, detail };
         }
-        Outcome::Modified(_) | Outcome::NotModified { .. } => settling.condition.soft.forget(&feed.host, feed.id),
-        _ => {}
     }
 }

@@ -144,6 +144,7 @@ impl Results {
         });
         self.condition.our_fault.observe(current, now);
         self.metrics.our_fault.set(i64::from(self.condition.our_fault.since().is_some()));
+        refusals::soften(&self.settling(), &mut reports, &feeds);
         refusals::hear(&self.settling(), &reports, &feeds, now).await?;
         for mut report in reports {
             let Some(feed) = feeds.get(&report.feed) else {
@@ -292,8 +293,9 @@ impl Results {
             let decision = Decision { host_hold: held_by_limit(&report, now), ..decision };
             return put_off(report, decision);
         }
-        let refusal = self.condition.refusals.of(&report.host).filter(|_| is_refusal(&report, feed.state.signing));
-        if let Some(refusal) = refusal.filter(|_| report.answered_by.is_none()) {
+        let is_refused = is_refusal(&report, feed.state.signing) && !refusals::is_soft(subject.soft_statuses, &report);
+        let refusal = self.condition.refusals.of(&report.host).filter(|_| is_refused && report.answered_by.is_none());
+        if let Some(refusal) = refusal {
             let decision = host_refused(&subject, &report, refusal.until, now, (self.draw)(), &policy);
             return put_off(report, decision);
         }

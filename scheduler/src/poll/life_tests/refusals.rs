@@ -183,3 +183,38 @@ async fn a_soft_status_of_all_feeds_of_a_host_never_reaches_the_box_for_as_long_
     fleet.live(48 * HOUR, |_| Some(404)).await;
     assert_eq!(fleet.boxed(&ids).await, 8, "longer than the rule says");
 }
+
+#[tokio::test]
+async fn a_403_that_an_operator_calls_soft_is_no_refusal() {
+    let fleet = Fleet::new().await;
+    let (r#match, reason) = ("soft.example".to_owned(), "a test".to_owned());
+    let rule = HostRule { r#match, soft_statuses: vec![403], reason, ..HostRule::default() };
+    ops::hosts::set_rule(&fleet.ops, &rule).await.unwrap();
+    fleet.feeds_at("soft.example", 8).await;
+    fleet.feeds_at("wall.example", 8).await;
+    fleet.live(HOUR, |_| None).await;
+    fleet.live(36 * HOUR, |_| Some(403)).await;
+    let refusing: Vec<HostKey> = fleet.ops.condition.refusals.list().into_iter().map(|refusal| refusal.host).collect();
+    assert_eq!(refusing, [HostKey::new("wall.example:443")]);
+}
+
+#[tokio::test]
+async fn a_host_that_lets_its_feeds_pass_to_one_that_answers_refuses_nobody() {
+    let fleet = Fleet::new().await;
+    fleet.feeds_at("wall.example", 5).await;
+    fleet.live(HOUR, |_| None).await;
+    fleet.live(24 * HOUR, |_| Some(403)).await;
+    let host = HostKey::new("wall.example:443");
+    assert!(fleet.ops.condition.refusals.of(&host).is_some());
+    let end = fleet.clock.now().after(72 * HOUR);
+    while fleet.ops.condition.refusals.of(&host).is_some() {
+        assert!(fleet.clock.now() < end, "it refuses for ever");
+        for job in fleet.dispatched().await {
+            let (outcome, http_status) = answered(None);
+            let answered_by = Some(HostKey::new("new.example:443"));
+            fleet.settle(FetchReport { http_status, answered_by, ..fleet.work(&job, outcome).await }).await;
+        }
+        fleet.clock.advance(STEP);
+    }
+    assert_eq!(fleet.events().await.get("host.recovered"), Some(&1));
+}

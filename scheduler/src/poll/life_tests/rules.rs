@@ -156,6 +156,18 @@ async fn a_soft_status_that_an_operator_names_is_passing_trouble_from_then_on() 
 }
 
 #[tokio::test]
+async fn a_410_that_an_operator_calls_soft_does_not_end_its_feed() {
+    let fleet = Fleet::new().await;
+    let ids = [fleet.add("https://a.org/feed").await, fleet.add("https://b.org/feed").await];
+    fleet.set(&HostRule { soft_statuses: vec![410], ..rule() }).await;
+    for job in fleet.dispatched().await {
+        fleet.settle(FetchReport { http_status: Some(410), ..fleet.work(&job, Outcome::Gone).await }).await;
+    }
+    let statuses = [fleet.feed(ids[0]).await.status, fleet.feed(ids[1]).await.status];
+    assert_eq!(statuses, [Status::Active, Status::Gone]);
+}
+
+#[tokio::test]
 async fn a_reload_is_in_force_although_the_gate_does_not_answer() {
     use common::config::{ApiRole, ApiToken};
 
