@@ -204,6 +204,23 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_answers_and_then_fails_again_breaks_the_row() {
+        let mut seen = HostAnswers::default();
+        turns(&mut seen, 0, &[false; 3]);
+        let mut note = |number, answered| seen.note(&host(number), answered, at(10_000));
+        let row = [(2, false), (2, true), (0, true), (1, true), (2, false), (0, true), (1, true), (3, true)];
+        assert!(row.into_iter().all(|(number, answered)| note(number, answered).is_none()));
+        assert_eq!(note(4, true), Some(Transition::Ended { after: Duration::from_secs(8) }));
+    }
+
+    #[test]
+    fn hosts_that_fail_while_the_fault_is_ours_take_no_memory_beyond_the_most() {
+        let mut seen = HostAnswers::default();
+        let turns = (0..3 * MOST_HOSTS).filter_map(|number| seen.note(&host(number), false, at(0))).count();
+        assert_eq!((turns, seen.hosts.len()), (1, MOST_HOSTS));
+    }
+
+    #[test]
     fn a_few_bad_hosts_among_good_ones_are_their_own_fault() {
         let mut seen = HostAnswers::default();
         let mixed: Vec<bool> = (0..300).map(|number| number % 3 != 0).collect();

@@ -130,7 +130,7 @@ pub(super) fn is_soft(statuses: &[u16], report: &FetchReport) -> bool {
         && report.http_status.is_some_and(|status| statuses.contains(&status))
 }
 
-/// Feeds whose host answers 410 are not gone if the operator says that this is passing trouble.
+/// Turns each 410 that the host's rule calls soft into a failure by that status: such a feed is not gone.
 pub(super) fn soften(settling: &Settling<'_>, reports: &mut [FetchReport], feeds: &HashMap<FeedId, Feed>) {
     let rules = settling.rules.get();
     for report in reports.iter_mut().filter(|report| matches!(report.outcome, Outcome::Gone)) {

@@ -45,6 +45,17 @@ impl Fleet {
         requests
     }
 
+    /// Polls one feed that is due, and another one 5 hours later: both get a page against robots.
+    async fn meet_two_pages(&self) {
+        for _ in 0..2 {
+            let job = self.dispatched().await.remove(0);
+            let outcome = Outcome::Failed { failure: FailureKind::Blocked, detail: "a check".into() };
+            let report = FetchReport { http_status: Some(403), ..self.work(&job, outcome).await };
+            self.settle(report).await;
+            self.clock.advance(5 * HOUR);
+        }
+    }
+
     async fn feeds_at(&self, host: &str, count: usize) -> Vec<FeedId> {
         let mut ids = Vec::new();
         for n in 0..count {
@@ -139,13 +150,7 @@ async fn a_fleet_that_can_sign_requests_sees_a_host_that_refuses_it_too() {
 async fn a_page_against_robots_speaks_for_the_host_sooner() {
     let fleet = Fleet::new().await;
     let ids = fleet.feeds_at("wall.example", 3).await;
-    for _ in 0..2 {
-        let job = fleet.dispatched().await.remove(0);
-        let outcome = Outcome::Failed { failure: FailureKind::Blocked, detail: "a check".into() };
-        let report = FetchReport { http_status: Some(403), ..fleet.work(&job, outcome).await };
-        fleet.settle(report).await;
-        fleet.clock.advance(5 * HOUR);
-    }
+    fleet.meet_two_pages().await;
     assert_eq!(fleet.events().await.get("host.refusing"), Some(&1));
     assert_eq!(fleet.boxed(&ids).await, 1, "the second one shows that it is the host");
 }
@@ -196,6 +201,17 @@ async fn a_403_that_an_operator_calls_soft_is_no_refusal() {
     fleet.live(36 * HOUR, |_| Some(403)).await;
     let refusing: Vec<HostKey> = fleet.ops.condition.refusals.list().into_iter().map(|refusal| refusal.host).collect();
     assert_eq!(refusing, [HostKey::new("wall.example:443")]);
+}
+
+#[tokio::test]
+async fn a_page_against_robots_is_a_refusal_although_an_operator_calls_its_403_soft() {
+    let fleet = Fleet::new().await;
+    let (r#match, reason) = ("wall.example".to_owned(), "a test".to_owned());
+    let rule = HostRule { r#match, soft_statuses: vec![403], reason, ..HostRule::default() };
+    ops::hosts::set_rule(&fleet.ops, &rule).await.unwrap();
+    fleet.feeds_at("wall.example", 3).await;
+    fleet.meet_two_pages().await;
+    assert_eq!(fleet.events().await.get("host.refusing"), Some(&1));
 }
 
 #[tokio::test]

@@ -160,11 +160,17 @@ async fn a_410_that_an_operator_calls_soft_does_not_end_its_feed() {
     let fleet = Fleet::new().await;
     let ids = [fleet.add("https://a.org/feed").await, fleet.add("https://b.org/feed").await];
     fleet.set(&HostRule { soft_statuses: vec![410], ..rule() }).await;
+    let now = fleet.clock.now();
     for job in fleet.dispatched().await {
         fleet.settle(FetchReport { http_status: Some(410), ..fleet.work(&job, Outcome::Gone).await }).await;
     }
     let statuses = [fleet.feed(ids[0]).await.status, fleet.feed(ids[1]).await.status];
     assert_eq!(statuses, [Status::Active, Status::Gone]);
+    let wait = fleet.feed(ids[0]).await.next_due.unwrap().since(now);
+    assert!(wait < Duration::from_secs(3600), "{wait:?}");
+    let events = fleet.ops.store.events(0, 1000).await.unwrap().items;
+    let gone = events.into_iter().filter(|event| event.kind == "feed.gone").map(|event| event.feed_id);
+    assert_eq!(gone.collect::<Vec<_>>(), [ids[1]]);
 }
 
 #[tokio::test]
