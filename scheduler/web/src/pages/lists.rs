@@ -161,7 +161,7 @@ fn categories(stats: &StatsView) -> Vec<Share> {
     Category::ALL.into_iter().map(share).collect()
 }
 
-/// Returns some of the feeds in the penalty box, of each kind of failure; those that are no longer polled are left out.
+/// Returns some feeds of each kind of failure in the penalty box; feeds that are no longer polled are left out.
 async fn failing(ops: &Ops, stats: &StatsView, stops: &Stops, now: Timestamp) -> Result<Vec<FeedLine>, BackendError> {
     let mut lines = Vec::new();
     for kind in FailureKind::ALL.iter().filter(|kind| stats.penalised.get(kind.as_str()).is_some_and(|n| *n > 0)) {
