@@ -356,20 +356,22 @@ impl Poller {
     }
 }
 
-/// Returns what is said about a job that was fetched like this.
-pub fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchReport {
+/// Returns what is said about a job that was fetched like this. A poll begins with its first request: a server should not see a
+/// shorter interval because the name or the connection took long this time.
+pub fn report(job: &FetchJob, begun: Timestamp, fetched: Fetched) -> FetchReport {
+    let unsent = fetched.asked_after.unwrap_or_default();
     FetchReport {
         feed: job.feed,
         version: job.version,
         host: job.host.clone(),
-        started,
-        duration: fetched.duration,
+        started: begun.after(unsent),
+        duration: fetched.duration.saturating_sub(unsent),
         outcome: fetched.outcome,
         http_status: fetched.http_status,
         conditional: fetched.conditional,
         wire_bytes: fetched.wire_bytes,
         body_bytes: fetched.body_bytes,
-        fresh_for: fetched.fresh_for,
+        fresh_for: fetched.fresh_for.map(|fresh_for| fresh_for.saturating_sub(unsent)),
         answers_wake: job.wake_at,
         answered_by: fetched.last_host.filter(|host| *host != job.host),
         moved_to: fetched.moved_to,

@@ -192,6 +192,9 @@ pub(super) async fn hop(fetch: &mut Fetch<'_>, url: &FeedUrl) -> Step {
     let response = client::send(&fetch.shared.client, method, url.as_url(), fields, limits, &mut sent).await;
     let received = fetch.hops.clock.now();
     fetch.fetched.last_sent = sent;
+    if fetch.fetched.asked_after.is_none() {
+        fetch.fetched.asked_after = sent.map(|sent| sent.duration_since(fetch.started));
+    }
     if fetch.fetched.last_host.as_ref() == Some(&fetch.job.host) {
         fetch.fetched.own_sent = sent.or(fetch.fetched.own_sent);
     }

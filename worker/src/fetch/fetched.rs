@@ -59,6 +59,8 @@ pub struct Fetched {
     pub last_sent: Option<Instant>,
     /// The same of the last request to the job's own host, whichever host the fetch ended at.
     pub own_sent: Option<Instant>,
+    /// From the start until the first request went out: the time for the name, the connection, and a place.
+    pub asked_after: Option<Duration>,
     /// From the start to the last byte read, or to the failure.
     pub duration: Duration,
     /// The feeds that the body announces, when it is a page instead of a feed.
@@ -104,6 +106,7 @@ impl Fetched {
             last_host: None,
             last_sent: None,
             own_sent: None,
+            asked_after: None,
             duration: Duration::ZERO,
             announced: Vec::new(),
             probe: None,

@@ -38,7 +38,10 @@ impl FetchFeed for RedirectsLate {
         self.0.advance(Duration::from_secs(20));
         let (sent, other) = (Some(Instant::now()), Some(HostKey::new("other.example:443")));
         let failed = Outcome::Failed { failure: FailureKind::Status, detail: String::new() };
-        Fetched { last_host: other, last_sent: sent, own_sent: sent, ..Fetched::unasked(failed) }
+        let (asked_after, duration) = (Some(Duration::from_secs(20)), Duration::from_secs(21));
+        let fresh_for = Some(Duration::from_secs(80));
+        let fetched = Fetched { asked_after, duration, fresh_for, ..Fetched::unasked(failed) };
+        Fetched { last_host: other, last_sent: sent, own_sent: sent, ..fetched }
     }
 }
 
@@ -176,11 +179,14 @@ async fn a_hosts_gap_begins_with_the_request_although_it_redirected_to_another_h
     let fetcher = Box::new(RedirectsLate(Arc::clone(&clock)));
     let Bench { poller, gate, job, next } = bench(fetcher, Arc::clone(&clock)).await;
     let polled = poller.poll(&job, Isolation::None).await.unwrap();
-    let Polled::Report(_, Some(held)) = polled else { panic!("{polled:?}") };
+    let Polled::Report(report, Some(held)) = polled else { panic!("{polled:?}") };
     poller.release(&held).await.unwrap();
 
     let reserved = gate.reserve(std::slice::from_ref(&next), clock.now()).await.unwrap().remove(0);
     assert_eq!(reserved, Reservation::Refused { until: clock.now().after(next.limits.gap) });
+    // So does the poll's interval, and the answer's freshness.
+    let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+    assert_eq!((report.started, report.duration, report.fresh_for), (clock.now(), second, Some(minute)));
 }
 
 /// Answers at once that nothing changed, and counts how often it was requested.

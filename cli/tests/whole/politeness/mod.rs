@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use common::time::{Clock, SystemClock, Timestamp};
 use futures_util::future::join_all;
-use load_tests::Rules;
+use load_tests::{Record, Rules};
 
 use crate::cluster::harness::{Cluster, Kind, Role, Servers, Urls, address, through};
 use crate::harness::{Home, OPEN};
@@ -228,8 +228,24 @@ fn settle(who: &str, stage: &Stage, rows: &[Row], kills: Vec<Timestamp>) {
     let rules = Rules { floor: INTERVAL, floors, heads, gap: GAP, kills, ..Rules::default() };
     let card = stage.judge(&judged, &rules);
     println!("{table}{card}seen late by at most {:?}", stage.noise());
+    card.violations.iter().for_each(|violation| println!("{}", history(&judged, violation.request)));
     let breaches: usize = rows.iter().map(|row| row.breaches.len()).sum();
     assert!(breaches == 0 && card.is_clean(), "{breaches} breaches of lines, {} of rules", card.violations.len());
+}
+
+/// Returns the last requests of a path until this one, one line each.
+fn history(log: &[Record], last: usize) -> String {
+    let path = log.iter().find(|record| record.number == last).map(|record| &record.path);
+    let polls = log.iter().filter(|record| record.number <= last && Some(&record.path) == path);
+    let line = |record: &Record| {
+        let (number, start, end, method) = (record.number, record.start, record.end, record.method());
+        let cut = record.cut.map_or(String::new(), |cut| format!(", cut: {cut:?}"));
+        format!(
+            "{number} {method} {start:.3?}..{end:.3?} -> {:?}, connection {}{cut}",
+            record.status, record.connection
+        )
+    };
+    polls.map(line).collect::<Vec<_>>().iter().rev().take(6).rev().cloned().collect::<Vec<_>>().join("\n")
 }
 
 /// Marks the paths at hosts with their own rules, which are judged by their cases.

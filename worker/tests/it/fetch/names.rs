@@ -9,6 +9,9 @@ use tokio::net::UdpSocket;
 
 use super::bench::{Bench, document, failure};
 
+/// How late a name server answers, and a feed.
+const LATE: Duration = Duration::from_millis(300);
+
 fn set(names: &Names, name: &str, addresses: &[&str]) {
     names.set(name, &addresses.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>());
 }
@@ -62,6 +65,34 @@ async fn armour_a_name_server_that_is_silent_is_waited_for_no_longer_than_for_a_
     assert_eq!(failure(&fetched).0, FailureKind::Dns);
     // Its own patience would be a quarter of a minute.
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn the_time_until_the_first_request_goes_out_is_known() {
+    let names = Names::default();
+    set(&names, "late.example", &["127.0.0.1"]);
+    let server = names.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let late = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let name_server = late.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut question, mut answer) = ([0; 1500], [0; 1500]);
+        while let Ok((length, client)) = late.recv_from(&mut question).await {
+            tokio::time::sleep(LATE).await;
+            let relay = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            relay.send_to(&question[..length], server).await.unwrap();
+            let length = relay.recv(&mut answer).await.unwrap();
+            late.send_to(&answer[..length], client).await.unwrap();
+        }
+    });
+    let bench = Bench::with(|fetch| fetch.name_servers = vec![name_server]).await;
+    bench.origin.set("/feed", Script::redirect(302, "/there"));
+    bench.origin.set("/there", Script::feed(Feed::rss()).delay(LATE));
+    let fetched = bench.fetch(&bench.job(&url(&bench, "late.example"))).await;
+    assert_eq!(document(&fetched).entries.len(), 3);
+    let asked_after = fetched.asked_after.unwrap();
+    assert!(LATE <= asked_after && asked_after + LATE <= fetched.duration, "{asked_after:?}, {fetched:?}");
+    let refused = bench.fetch(&bench.job("http://10.0.0.1/feed")).await;
+    assert_eq!(refused.asked_after, None, "{refused:?}");
 }
 
 #[tokio::test]
