@@ -160,7 +160,7 @@ fn warnings(config: &Config) -> Vec<String> {
 fn as_json(setting: &Setting) -> serde_json::Value {
     let source = match &setting.source {
         Source::Default => json!({ "kind": "default" }),
-        Source::File(path) => json!({ "kind": "file", "name": path }),
+        Source::File { path, line } => json!({ "kind": "file", "name": path, "line": line }),
         Source::Environment(name) => json!({ "kind": "environment", "name": name }),
         Source::Flag(key) => json!({ "kind": "flag", "name": key }),
     };

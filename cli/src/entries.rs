@@ -195,7 +195,7 @@ impl Reading {
     }
 
     /// Returns what a follower does about an error: it waits for a fleet that answered before, and leaves out what
-    /// retention took.
+    /// retention took. A start behind everything that is stored fails.
     pub(crate) fn repair<T>(&mut self, error: anyhow::Error) -> anyhow::Result<(Vec<T>, bool)> {
         let oldest = error.downcast_ref::<Refused>().and_then(|refused| refused.answer["oldest"].as_i64());
         if let Some(oldest) = oldest {
@@ -204,6 +204,8 @@ impl Reading {
             // A cursor is valid in its own epoch only.
             match epoch.filter(|epoch| self.epoch.as_deref().is_some_and(|known| known != *epoch)) {
                 Some(other) => self.start_over(other.to_owned()),
+                // Given by hand: everything from the beginning is not what was meant.
+                None if self.epoch.is_none() && self.after >= oldest => return Err(error),
                 None => {
                     note!("warning: {error}");
                     self.after = oldest - 1;

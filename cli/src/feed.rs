@@ -95,7 +95,7 @@ pub(crate) struct ListArgs {
     /// Only feeds with this in their title or URL
     #[arg(long = "search", value_name = "TEXT")]
     q: Option<String>,
-    /// Only feeds of this host, such as example.com:443
+    /// Only feeds of this host: a name, at any port, or NAME:PORT
     #[arg(long)]
     host: Option<String>,
     /// Only feeds of this category: A, B, C, D or F

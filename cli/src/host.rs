@@ -154,8 +154,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
     } else {
         let now = SystemClock.now();
         let rows: Vec<Vec<Cell>> = list.items.iter().map(|host| row(host, now)).collect();
-        let head = ["HOST", "FEEDS", "HOLD ENDS", "BLOCK ENDS", "PACE", "RULE"];
-        output::line(&coloured_table((Ink::Dim, &head), &rows, width()))?;
+        output::line(&coloured_table((Ink::Dim, &HEAD), &rows, width()))?;
     }
     if let Some(next) = list.next {
         let (limit, json) = (args.limit, if args.client.json { " --json" } else { "" });
@@ -163,6 +162,9 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// What a list and a host show, in the same words.
+const HEAD: [&str; 6] = ["HOST", "FEEDS", "HOLD ENDS", "BLOCK ENDS", "PACE", "RULE"];
 
 /// Returns a line of the list.
 fn row(host: &HostView, now: Timestamp) -> Vec<Cell> {
@@ -251,8 +253,8 @@ fn host_fields(host: &HostView, now: Timestamp) -> String {
     let mut lines = fields(&[
         ("host", Some(host.host.clone())),
         ("feeds", Some(host.feeds.to_string())),
-        ("held until", when(host.hold_until)),
-        ("blocked until", when(host.blocked_until)),
+        ("hold ends", when(host.hold_until)),
+        ("block ends", when(host.blocked_until)),
         ("pace", Some(pace(host))),
         ("refuses us", host.refusing.as_ref().map(|refusing| refusing_text(refusing, now))),
         ("what helps", host.refusing.as_ref().map(|refusing| refusing.advice.clone())),
@@ -270,4 +272,23 @@ fn host_fields(host: &HostView, now: Timestamp) -> String {
         lines = format!("{lines}\nrule\n{}", shown.join("\n"));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_shown_in_the_words_of_the_list() {
+        let until = "2026-11-27T20:32:20.000Z";
+        let host: HostView = serde_json::from_value(json!({
+            "host": "a.org:443", "feeds": 2, "hold_until": until, "blocked_until": until, "gap": 5.0, "burst": 1, "parallel": 1,
+            "rule": { "match": "a.org", "gap": 5.0, "reason": "asked by mail" },
+        }))
+        .unwrap();
+        let shown = host_fields(&host, host.hold_until.unwrap());
+        for name in HEAD {
+            assert!(shown.contains(&name.to_lowercase()), "{name}: {shown}");
+        }
+    }
 }

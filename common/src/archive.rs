@@ -4,6 +4,8 @@
 //! This happens after an overflow, up to the entries that were known before it, and because a person requested it. Both
 //! may be wanted at once: the pages are read until both have what they want.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::document::{Document, Onward};
@@ -14,6 +16,8 @@ use crate::url::FeedUrl;
 
 /// A page that fails is tried again after the feed's next poll, until this many failed.
 const TRIES: u8 = 3;
+/// A page that its server throttles is tried again for this long.
+const LONGEST_THROTTLE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Entries known before an overflow that are taken from the report of an earlier version.
 const REMEMBERED: usize = 64;
 /// Dates at multiples of a quarter of an hour are days without a time: midnight in any time zone.
@@ -49,6 +53,9 @@ pub struct ArchiveRead {
     /// Requests for the next page that failed.
     #[serde(default)]
     pub failures: u8,
+    /// When the server first throttled the next page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled_since: Option<Timestamp>,
 }
 
 /// How much is read at a time.
@@ -86,8 +93,19 @@ impl ArchiveRead {
         poll_due: Timestamp,
     ) -> Option<Self> {
         let next = link(url, onward)?;
-        let (wished, gap, read) = (None, None, Vec::new());
-        Some(ArchiveRead { next, since, wished, before, gap, poll_due, read, bytes: 0, entries: 0, failures: 0 })
+        Some(ArchiveRead {
+            next,
+            since,
+            wished: None,
+            before,
+            gap: None,
+            poll_due,
+            read: Vec::new(),
+            bytes: 0,
+            entries: 0,
+            failures: 0,
+            throttled_since: None,
+        })
     }
 
     /// Begins or continues because a person requests the entries since a time. A read in progress continues; it starts
@@ -142,7 +160,7 @@ impl ArchiveRead {
         self.read.push(hash(&self.next));
         self.bytes = self.bytes.saturating_add(bytes);
         self.entries = self.entries.saturating_add(u64::from(document.all_entries));
-        self.failures = 0;
+        (self.failures, self.throttled_since) = (0, None);
         let overlaps = !self.before.is_empty() && document.all_entries > 0 && !document.none_known;
         let newest = document.entries.iter().filter_map(date).max();
         let is_before = newest.is_some_and(|newest| newest < self.since);
@@ -162,6 +180,12 @@ impl ArchiveRead {
             .filter(|next| !is_done && is_within && !self.read.contains(&hash(next)))
             .map(|next| ArchiveRead { next, ..self });
         Step { overlaps, is_past, gap, next }
+    }
+
+    /// Follows a page that its server throttled until a time: it is tried again then, but not for ever.
+    pub fn after_throttle(mut self, now: Timestamp) -> Step {
+        let since = *self.throttled_since.get_or_insert(now);
+        Step { next: (now.since(since) < LONGEST_THROTTLE).then_some(self), ..Step::default() }
     }
 
     /// Follows a page that could not be read: it is tried again a few times.
@@ -202,8 +226,6 @@ fn hash(url: &FeedUrl) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const LIMITS: ArchiveLimits = ArchiveLimits { pages: 3, bytes: 1_000, entries: 50 };
@@ -349,6 +371,10 @@ mod tests {
             read = next(read.after(&mut page(80..85, &none, Some(number)), 10, LIMITS));
         }
         assert_eq!(read.after(&mut page(80..85, &none, Some(5)), 10, LIMITS), Step::default(), "pages");
+        let throttled = |day| begun(at(0), &none).after_throttle(at(1)).next?.after_throttle(at(day)).next;
+        assert_eq!((throttled(7).is_some(), throttled(8)), (true, None), "a week");
+        let again = next(throttled(7).unwrap().after(&mut page(80..85, &none, Some(3)), 10, LIMITS));
+        assert!(again.after_throttle(at(8)).next.is_some(), "of another page");
         let twice = next(next(begun(at(0), &none).after_failure()).after_failure());
         assert_eq!(twice.after_failure(), Step::default());
     }

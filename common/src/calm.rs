@@ -37,7 +37,7 @@ const WIDEST: Duration = Duration::from_secs(60 * 60);
 const FETCH: Duration = Duration::from_secs(60);
 
 /// The time before a midnight in which a feed is polled for its calm subscribers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// The earliest time.
     pub start: Timestamp,
@@ -90,6 +90,16 @@ impl Zone {
 pub fn next_window(groups: &[CalmGroup], polled: Timestamp, load: f64) -> Option<Window> {
     let width = width(load);
     first_window(groups, polled.after(width), width)
+}
+
+/// Returns the same for a poll that was planned for a window. It serves that one's midnight even if its window would begin later
+/// under today's load.
+pub fn next_window_but(groups: &[CalmGroup], polled: Timestamp, planned: Option<Window>, load: f64) -> Option<Window> {
+    let next = next_window(groups, polled, load)?;
+    match planned.filter(|planned| planned.start <= polled && next.midnight <= planned.midnight) {
+        Some(planned) => first_window(groups, planned.midnight, width(load)),
+        None => Some(next),
+    }
 }
 
 /// Returns the first window before a midnight of one of these groups in which a poll at `time` or later can start. It may have

@@ -20,12 +20,18 @@ pub struct KnownEntries {
     pushed: usize,
     /// Forms of entries that another one replaced, newest first. One that comes back is news, once.
     replaced: Vec<Fingerprint>,
+    /// Documents in a row in which forms that alternate were the same as before.
+    steady: u8,
 }
 
 /// Separates pushed fingerprints from polled ones in stored and sent lists. Earlier versions read it as one more entry.
 const PUSHED: Fingerprint = Fingerprint(u64::from_le_bytes(*b"<pushed>"));
 /// Comes before the replaced forms in stored and sent lists. Earlier versions read it and them as further entries.
 const REPLACED: Fingerprint = Fingerprint(u64::from_le_bytes(*b"replaced"));
+/// Comes after that, with the number of steady documents in its highest byte.
+const STEADY: u64 = u64::from_le_bytes(*b"steady!\0");
+/// The number of steady documents that ends an alternation.
+const STEADY_AFTER: u8 = 8;
 
 impl KnownEntries {
     /// The number of fingerprints that earlier documents and pushes may fill up a feed's list to: 4 KB. The newest document has
@@ -52,7 +58,8 @@ impl KnownEntries {
 
     /// Returns what polls know: the next one reports what was pushed, so that the feed's pace is learned from all of its entries.
     pub fn polled(&self) -> Self {
-        KnownEntries { list: self.list[self.pushed..].to_vec(), pushed: 0, replaced: self.replaced.clone() }
+        let list = self.list[self.pushed..].to_vec();
+        KnownEntries { list, pushed: 0, replaced: self.replaced.clone(), steady: self.steady }
     }
 
     /// Returns what was pushed since the last poll, newest first.
@@ -69,13 +76,13 @@ impl KnownEntries {
         list.truncate(Self::LIMIT);
         let pushed = list.len();
         list.extend(polled);
-        KnownEntries { list, pushed, replaced: self.replaced.clone() }
+        KnownEntries { list, pushed, replaced: self.replaced.clone(), steady: self.steady }
     }
 
     /// Returns the list after a document with these entries: they come first, and earlier ones follow up to the limit,
     /// so that a server that alternates between two versions of a feed causes no traffic. An earlier form of one of them is
     /// no longer known: if it comes back, its publisher has taken an edit back. Once both forms came back, they alternate,
-    /// and both stay known.
+    /// and both stay known. When one of them then stays, it is reported once more: the store may have the other one.
     pub fn after_document(&self, document: impl IntoIterator<Item = Fingerprint>) -> Self {
         self.filled_up(document, Self::LIMIT)
     }
@@ -96,12 +103,37 @@ impl KnownEntries {
             Some(by) => !(came_back(form) && came_back(by)),
             None => false,
         };
-        let (mut replaced, kept): (Vec<_>, Vec<_>) =
+        let (mut replaced, mut kept): (Vec<Fingerprint>, Vec<Fingerprint>) =
             self.iter().filter(|earlier| seen.insert(*earlier)).partition(is_replaced);
         replaced.extend(&self.replaced);
+        let mut steady = self.steady_with(&kept, &renewed);
+        if steady == STEADY_AFTER {
+            let identities = kept.iter().map(|form| form.identity());
+            let settled: HashSet<u64> = identities.filter(|identity| renewed.contains_key(identity)).collect();
+            for form in &mut list {
+                if settled.contains(&form.identity()) {
+                    *form = form.identity_alone();
+                }
+            }
+            let is_other = |form: &Fingerprint| !settled.contains(&form.identity());
+            kept.retain(is_other);
+            replaced.retain(is_other);
+            steady = 0;
+        }
         replaced.truncate(Self::REPLACED);
         list.extend(kept.into_iter().take(room));
-        KnownEntries { list, pushed: 0, replaced }
+        KnownEntries { list, pushed: 0, replaced, steady }
+    }
+
+    /// Returns the number of steady documents after one with these entries, by identity, that keeps these earlier ones.
+    fn steady_with(&self, kept: &[Fingerprint], renewed: &HashMap<u64, Fingerprint>) -> u8 {
+        let place = |form: Fingerprint| self.list.iter().position(|known| *known == form);
+        let mut alternating =
+            kept.iter().filter_map(|earlier| Some((*earlier, *renewed.get(&earlier.identity())?))).peekable();
+        let is_some = alternating.peek().is_some();
+        let stays =
+            |(earlier, now): (Fingerprint, Fingerprint)| place(now).is_some_and(|now| Some(now) < place(earlier));
+        if is_some && alternating.all(stays) { self.steady.saturating_add(1) } else { 0 }
     }
 
     /// Returns the list without these fingerprints.
@@ -110,7 +142,7 @@ impl KnownEntries {
         let is_kept = |known: &&Fingerprint| !gone.contains(*known);
         let pushed = self.list[..self.pushed].iter().filter(is_kept).count();
         let kept = |forms: &[Fingerprint]| forms.iter().filter(is_kept).copied().collect();
-        KnownEntries { list: kept(&self.list), pushed, replaced: kept(&self.replaced) }
+        KnownEntries { list: kept(&self.list), pushed, replaced: kept(&self.replaced), steady: self.steady }
     }
 
     /// Returns the list with these known by their identity alone.
@@ -145,7 +177,9 @@ impl KnownEntries {
         let (pushed, polled) = self.list.split_at(self.pushed);
         let mark = (!pushed.is_empty()).then_some(&PUSHED);
         let known = pushed.iter().chain(mark).chain(polled);
-        let replaced = (!self.replaced.is_empty()).then_some(&REPLACED).into_iter().chain(&self.replaced);
+        let steady = (self.steady > 0).then_some(Fingerprint(STEADY | u64::from(self.steady) << 56));
+        let mark = (!self.replaced.is_empty()).then_some(&REPLACED);
+        let replaced = mark.into_iter().chain(mark.and(steady.as_ref())).chain(&self.replaced);
         known.chain(replaced).flat_map(|fingerprint| fingerprint.0.to_le_bytes()).collect()
     }
 
@@ -158,8 +192,13 @@ impl KnownEntries {
         if let Some(mark) = mark {
             list.remove(mark);
         }
-        let replaced = replaced.map_or_else(Vec::new, |marked| marked[1..].to_vec());
-        KnownEntries { list, pushed: mark.unwrap_or(0), replaced }
+        let mut replaced = replaced.map_or_else(Vec::new, |marked| marked[1..].to_vec());
+        let first = replaced.first().map(|first| first.0.to_le_bytes());
+        let steady = first.filter(|bytes| bytes[..7] == STEADY.to_le_bytes()[..7]).map_or(0, |bytes| bytes[7]);
+        if steady > 0 {
+            replaced.remove(0);
+        }
+        KnownEntries { list, pushed: mark.unwrap_or(0), replaced, steady }
     }
 }
 
@@ -260,6 +299,27 @@ mod tests {
         let edited = KnownEntries::default().after_document(all(1)).after_document(all(2));
         assert_eq!((edited.len(), edited.replaced.len()), (1000, KnownEntries::REPLACED));
         assert!(!edited.contains(Fingerprint(999 << 32 | 1)));
+    }
+
+    #[test]
+    fn a_form_that_stays_after_it_alternated_is_news_once_more() {
+        let print = |content: u64| Fingerprint(7 << 32 | content);
+        let other = Fingerprint(9 << 32 | 1);
+        let mut known = KnownEntries::default().after_document([print(1), other]);
+        let mut is_news = |form: u64| {
+            let is_news = !known.contains(print(form));
+            let next = known.after_document([print(form), other]);
+            known = KnownEntries::from_bytes(&next.to_bytes());
+            assert_eq!(known, next);
+            is_news
+        };
+        assert_eq!([2, 1, 2].map(&mut is_news), [true; 3]);
+        // What was reported last is form 2.
+        assert_eq!([1, 2, 1, 1, 1, 2, 2, 1].map(&mut is_news), [false; 8]);
+        let news: Vec<bool> = (0..20).map(|_| is_news(1)).collect();
+        let expected: Vec<bool> = (0..20).map(|number| number == STEADY_AFTER).collect();
+        assert_eq!(news, expected);
+        assert_eq!([2, 1, 2, 1].map(&mut is_news), [true, true, true, false], "it begins again");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A body from the wire into memory, within limits of bytes and time, and within what all fetches together may hold.
 //!
 //! Beyond `fetch.large_body_bytes` a body needs one of a few places, of which each host may have one. While it waits
-//! nothing is read, so that the server waits too and nothing piles up, and the time is not the server's. Once it has a
+//! nothing is read, so that the server waits too and nothing piles up, and the time is not the server's. If its length was
+//! announced, it waits before its first byte; if it found no place before, it has one before it is requested. Once it has a
 //! place, it must arrive at a least rate, so that a few slow servers cannot keep all other large bodies out. Bytes stay
 //! as they came: [`crate::decode`] does the rest.
 
@@ -29,6 +30,8 @@ pub(crate) struct WireLimits {
     pub(crate) max_wait: Duration,
     /// What a body with a place must deliver.
     pub(crate) least_rate: Rate,
+    /// The longest time without a byte of this body. Of a connection with several streams another may have some.
+    pub(crate) idle: Duration,
 }
 
 /// A number of bytes within a time.
@@ -55,6 +58,11 @@ impl BodySlots {
     pub(crate) fn new(places: usize) -> Arc<Self> {
         let free = Arc::new(Semaphore::new(places));
         Arc::new(BodySlots { free, hosts: Mutex::default(), left: Notify::new() })
+    }
+
+    /// Waits for a place for a body of this host, for at most this time.
+    pub(crate) async fn take_within(self: &Arc<Self>, host: &HostKey, max_wait: Duration) -> Option<BodySlot> {
+        timeout(max_wait, self.take(host)).await.ok().flatten()
     }
 
     /// Waits for a place for a body of this host.
@@ -113,6 +121,8 @@ pub(crate) enum BodyError<E> {
     Late,
     /// It came more slowly than [`WireLimits::least_rate`].
     Slow,
+    /// Nothing of it came for this time.
+    Silent(Duration),
     /// Other large bodies had all places for too long: not the server's fault.
     NoSlot,
     /// The connection broke, or the body contradicts its framing.
@@ -143,11 +153,12 @@ impl Pace {
     }
 }
 
-/// Reads a body of this host; `read` counts its bytes, also of one that fails.
+/// Reads a body of this host, which may have its place already; `read` counts its bytes, also of one that fails.
 pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
     mut incoming: B,
     limits: WireLimits,
     (places, host): (&Arc<BodySlots>, &HostKey),
+    place: Option<BodySlot>,
     read: &mut u64,
 ) -> Result<WireBody, BodyError<B::Error>> {
     let announced = incoming.size_hint().lower();
@@ -155,14 +166,24 @@ pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
         return Err(BodyError::TooLarge);
     }
     let expected = usize::try_from(announced).unwrap_or(usize::MAX).min(limits.large_bytes);
-    let mut body = WireBody { bytes: Vec::with_capacity(expected), place: None };
-    let (mut deadline, mut pace) = (limits.deadline, None::<Pace>);
+    let mut body = WireBody { bytes: Vec::with_capacity(expected), place };
+    let (mut deadline, mut pace) = (limits.deadline, body.place.as_ref().map(|_| Pace::new(limits.least_rate)));
     loop {
-        let until = pace.as_ref().map_or(deadline, |pace| pace.ends.min(deadline));
+        let length = announced.max(body.bytes.len() as u64);
+        if body.place.is_none() && length > limits.large_bytes as u64 {
+            let asked = Instant::now();
+            body.place = Some(places.take_within(host, limits.max_wait).await.ok_or(BodyError::NoSlot)?);
+            deadline += asked.elapsed();
+            pace = Some(Pace::new(limits.least_rate));
+        }
+        let now = Instant::now();
+        let silent = now + limits.idle.min(deadline.saturating_duration_since(now));
+        let until = pace.as_ref().map_or(silent, |pace| pace.ends.min(silent));
         let frame = match timeout_at(until, incoming.frame()).await {
             Ok(None) => return Ok(body),
             Ok(Some(frame)) => frame.map_err(BodyError::Broken)?,
             Err(_) if Instant::now() >= deadline => return Err(BodyError::Late),
+            Err(_) if Instant::now() >= silent => return Err(BodyError::Silent(limits.idle)),
             Err(_) if pace.as_mut().is_none_or(|pace| pace.keeps_up(0)) => continue,
             Err(_) => return Err(BodyError::Slow),
         };
@@ -175,15 +196,9 @@ pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
         if total > limits.max_bytes {
             return Err(BodyError::TooLarge);
         }
-        if total > limits.large_bytes && body.place.is_none() {
-            let asked = Instant::now();
-            let place = timeout(limits.max_wait, places.take(host)).await;
-            body.place = Some(place.ok().flatten().ok_or(BodyError::NoSlot)?);
-            deadline += asked.elapsed();
-            pace = Some(Pace::new(limits.least_rate));
-        }
         if total > body.bytes.capacity() {
-            let capacity = total.max(2 * body.bytes.capacity()).min(limits.max_bytes);
+            let most = if body.place.is_some() { limits.max_bytes } else { limits.large_bytes };
+            let capacity = (2 * body.bytes.capacity()).min(most).max(total);
             body.bytes.reserve_exact(capacity - body.bytes.len());
         }
         body.bytes.extend_from_slice(&data);
@@ -203,7 +218,8 @@ mod tests {
     fn limits() -> WireLimits {
         let wait = Duration::from_millis(50);
         let least_rate = Rate { bytes: 100, within: Duration::from_millis(100) };
-        WireLimits { max_bytes: 1000, large_bytes: 100, deadline: Instant::now() + wait, max_wait: wait, least_rate }
+        let (deadline, idle) = (Instant::now() + wait, wait);
+        WireLimits { max_bytes: 1000, large_bytes: 100, deadline, max_wait: wait, least_rate, idle }
     }
 
     fn host(name: &str) -> HostKey {
@@ -224,9 +240,9 @@ mod tests {
     async fn only_a_large_body_takes_a_place_and_keeps_it() {
         let (places, host) = (BodySlots::new(1), host("a"));
         let mut count = 0;
-        let small = read(pieces(100), limits(), (&places, &host), &mut count).await.unwrap();
+        let small = read(pieces(100), limits(), (&places, &host), None, &mut count).await.unwrap();
         assert_eq!((small.bytes.len(), count, places.free.available_permits()), (100, 100, 1));
-        let large = read(pieces(110), limits(), (&places, &host), &mut count).await.unwrap();
+        let large = read(pieces(110), limits(), (&places, &host), None, &mut count).await.unwrap();
         assert_eq!((large.bytes.len(), places.free.available_permits()), (110, 0));
         drop(large);
         assert_eq!(places.free.available_permits(), 1);
@@ -235,21 +251,45 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_a_place_a_large_body_ends_at_the_deadline() {
         let (places, host, mut count) = (BodySlots::new(0), host("a"), 0);
-        assert_eq!(failed(read(pieces(500), limits(), (&places, &host), &mut count).await), Some(BodyError::NoSlot));
+        assert_eq!(
+            failed(read(pieces(500), limits(), (&places, &host), None, &mut count).await),
+            Some(BodyError::NoSlot)
+        );
         assert_eq!(count, 110, "nothing more is read meanwhile");
-        assert!(read(pieces(100), limits(), (&places, &host), &mut count).await.is_ok());
+        assert!(read(pieces(100), limits(), (&places, &host), None, &mut count).await.is_ok());
+        count = 0;
+        let announced = Full::new(Bytes::from(vec![0; 500]));
+        assert_eq!(
+            failed(read(announced, limits(), (&places, &host), None, &mut count).await),
+            Some(BodyError::NoSlot)
+        );
+        assert_eq!(count, 0, "of a large body that is announced nothing is read");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_body_that_has_its_place_takes_no_other() {
+        let (places, host, mut count) = (BodySlots::new(1), host("a"), 0);
+        let place = places.take_within(&host, Duration::from_millis(50)).await;
+        let large = read(pieces(500), limits(), (&places, &host), place, &mut count).await.unwrap();
+        assert_eq!((large.bytes.len(), large.place.is_some()), (500, true));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_may_be_as_large_as_the_limit_and_no_larger() {
         let (places, host, mut count) = (BodySlots::new(1), host("a"), 0);
-        let whole = read(pieces(1000), limits(), (&places, &host), &mut count).await.unwrap();
+        let whole = read(pieces(1000), limits(), (&places, &host), None, &mut count).await.unwrap();
         assert_eq!((whole.bytes.len(), whole.bytes.capacity()), (1000, 1000));
         drop(whole);
-        assert_eq!(failed(read(pieces(1010), limits(), (&places, &host), &mut count).await), Some(BodyError::TooLarge));
+        assert_eq!(
+            failed(read(pieces(1010), limits(), (&places, &host), None, &mut count).await),
+            Some(BodyError::TooLarge)
+        );
         count = 0;
         let announced = Full::new(Bytes::from(vec![0; 1001]));
-        assert_eq!(failed(read(announced, limits(), (&places, &host), &mut count).await), Some(BodyError::TooLarge));
+        assert_eq!(
+            failed(read(announced, limits(), (&places, &host), None, &mut count).await),
+            Some(BodyError::TooLarge)
+        );
         assert_eq!(count, 0, "an announced length is believed");
     }
 
@@ -257,7 +297,23 @@ mod tests {
     async fn a_body_that_stops_coming_is_late() {
         let (places, host, mut count) = (BodySlots::new(1), host("a"), 0);
         let stuck = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
-        assert_eq!(failed(read(stuck, limits(), (&places, &host), &mut count).await), Some(BodyError::Late));
+        assert_eq!(failed(read(stuck, limits(), (&places, &host), None, &mut count).await), Some(BodyError::Late));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn armour_a_body_that_is_silent_ends_before_its_deadline() {
+        let (places, host, mut count) = (BodySlots::new(1), host("a"), 0);
+        let idle = Duration::from_secs(15);
+        let patient = WireLimits { deadline: Instant::now() + 2 * idle, idle, ..limits() };
+        let begin = Instant::now();
+        // A stream that stalls while others of its connection do not.
+        let stuck = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
+        let stalled = failed(read(stuck, patient, (&places, &host), None, &mut count).await);
+        assert_eq!(stalled, Some(BodyError::Silent(idle)));
+        assert!(begin.elapsed() < idle + Duration::from_secs(1), "{:?}", begin.elapsed());
+        // Slow, but never silent.
+        let slow = read(drip(Duration::from_secs(2)), patient, (&places, &host), None, &mut count).await;
+        assert_eq!(failed(slow), Some(BodyError::Late));
     }
 
     /// Returns a body of unknown length whose pieces of ten bytes come this long after each other.
@@ -273,25 +329,25 @@ mod tests {
     async fn armour_a_large_body_that_drips_gives_its_place_up() {
         let (places, host, mut count) = (BodySlots::new(1), host("a"), 0);
         let patient = WireLimits { deadline: Instant::now() + Duration::from_secs(60), ..limits() };
-        let slow = failed(read(drip(Duration::from_millis(20)), patient, (&places, &host), &mut count).await);
+        let slow = failed(read(drip(Duration::from_millis(20)), patient, (&places, &host), None, &mut count).await);
         assert_eq!((slow, places.free.available_permits()), (Some(BodyError::Slow), 1));
-        let fast = failed(read(drip(Duration::from_millis(2)), patient, (&places, &host), &mut count).await);
+        let fast = failed(read(drip(Duration::from_millis(2)), patient, (&places, &host), None, &mut count).await);
         assert_eq!(fast, Some(BodyError::TooLarge), "came to the limit");
     }
 
     #[tokio::test(start_paused = true)]
     async fn armour_a_host_has_one_place_and_waits_outside_of_its_fetch() {
         let (places, a, b, mut count) = (BodySlots::new(4), host("a"), host("b"), 0);
-        let first = read(pieces(500), limits(), (&places, &a), &mut count).await.unwrap();
-        assert_eq!(failed(read(pieces(500), limits(), (&places, &a), &mut count).await), Some(BodyError::NoSlot));
-        assert!(read(pieces(500), limits(), (&places, &b), &mut count).await.is_ok());
+        let first = read(pieces(500), limits(), (&places, &a), None, &mut count).await.unwrap();
+        assert_eq!(failed(read(pieces(500), limits(), (&places, &a), None, &mut count).await), Some(BodyError::NoSlot));
+        assert!(read(pieces(500), limits(), (&places, &b), None, &mut count).await.is_ok());
         let patient = WireLimits { max_wait: Duration::from_secs(60), ..limits() };
         let leaving = async {
             tokio::time::sleep(Duration::from_millis(150)).await;
             drop(first);
         };
         // Three times as long as the fetch may take.
-        let waited = tokio::join!(read(pieces(500), patient, (&places, &a), &mut count), leaving).0;
+        let waited = tokio::join!(read(pieces(500), patient, (&places, &a), None, &mut count), leaving).0;
         assert_eq!(waited.unwrap().bytes.len(), 500);
         assert!(places.hosts().is_empty());
     }

@@ -82,6 +82,11 @@ impl Failure {
         Failure::new(FailureKind::Timeout, format!("no complete answer within {}", humantime::format_duration(timeout)))
     }
 
+    /// Nothing came for this time.
+    pub(crate) fn silent(idle: Duration) -> Self {
+        Failure::new(FailureKind::Timeout, Silence(idle).to_string())
+    }
+
     /// The connection stood, and then an answer did not come, or not whole.
     pub(crate) fn of_wire(error: &(dyn Error + 'static)) -> Self {
         if let Some(silence) = find::<Silence>(error) {

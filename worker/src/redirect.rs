@@ -37,6 +37,9 @@ pub struct Chain {
     /// may lead to the same place.
     #[serde(default)]
     restarted: bool,
+    /// A body at the last URL was large, and found no place: it has its place before it is requested again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_large: bool,
 }
 
 /// What an actor's document says about the posts behind it.
@@ -86,6 +89,7 @@ impl Chain {
             about: About::default(),
             probe: None,
             restarted: false,
+            is_large: false,
         }
     }
 
@@ -118,6 +122,16 @@ impl Chain {
     /// Remembers such a HEAD, also for a worker that sends the GET later.
     pub(crate) fn probed(&mut self, probe: Probe) {
         self.probe = Some(probe);
+    }
+
+    /// Returns whether the body is requested with a place for it.
+    pub(crate) fn is_large(&self) -> bool {
+        self.is_large
+    }
+
+    /// Remembers that a body needs a place, also for the worker that requests it again.
+    pub(crate) fn needs_place(&mut self) {
+        self.is_large = true;
     }
 
     /// Returns whether only the feed's own URL was requested so far.
@@ -247,7 +261,7 @@ impl Chain {
     /// Returns what the next fetch of the feed needs to continue from here instead of requesting the first hosts again.
     /// `None` when there is nothing to spare; `Err` when it is too much. `at` is when the chain was interrupted first.
     pub fn detour(&self, at: Timestamp) -> Result<Option<Detour>, RedirectError> {
-        if self.is_at_start() && self.probe.is_none() && !self.restarted {
+        if self.is_at_start() && self.probe.is_none() && !self.restarted && !self.is_large {
             return Ok(None);
         }
         let way = Way { at, chain: self.clone() };
@@ -406,6 +420,16 @@ mod tests {
         let (mut resumed, _) = Chain::resumed(&detour, &start, now).unwrap();
         assert_eq!(resumed, again);
         assert!(resumed.lead_to(posts, About::default()) && !resumed.is_from(posts));
+    }
+
+    #[test]
+    fn a_chain_whose_body_needs_a_place_is_kept_from_its_start() {
+        let (now, start) = (Timestamp::from_millis(1_790_000_000_000), url("http://a.example/1"));
+        let mut chain = Chain::new(start.clone());
+        chain.needs_place();
+        let detour = chain.detour(now).unwrap().unwrap();
+        assert_eq!(detour.next, start);
+        assert!(Chain::resumed(&detour, &start, now).unwrap().0.is_large());
     }
 
     #[test]

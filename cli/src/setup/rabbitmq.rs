@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use common::config::{Config, without_password};
 use common::queue::rabbitmq::Rights;
-use reqwest::Url;
+use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
 use super::user::{Role, Setup, User, is_server, path_of, setting};
@@ -52,32 +52,52 @@ pub(super) async fn apply(config: &Config, user: &User, vhost: Option<&str>, url
     if vhost != "/" {
         put(&http, &base, &["vhosts", &vhost], &json!({})).await?;
     }
-    if let Some(password) = &user.password {
-        let password = json!({
-            "password_hash": password.rabbitmq_hash(), "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": "",
-        });
-        put(&http, &base, &["users", &user.name], &password).await?;
-    }
+    let users = ["users", &user.name];
+    let (hash, algorithm) = match &user.password {
+        Some(password) => (json!(password.rabbitmq_hash()), json!("rabbit_password_hashing_sha256")),
+        None => {
+            let known = ask(&http, &base, Method::GET, &users, None).await;
+            let known = known.with_context(|| format!("cannot set the rights of {}, which has to exist", user.name))?;
+            let mut known: Value = serde_json::from_str(&known).context("RabbitMQ's answer is not JSON")?;
+            (known["password_hash"].take(), known["hashing_algorithm"].take())
+        }
+    };
+    // Without tags, also of a user that keeps its password: as administrator it could read everything.
+    let account = json!({ "password_hash": hash, "hashing_algorithm": algorithm, "tags": "" });
+    put(&http, &base, &users, &account).await?;
     let permissions = json!({ "configure": configure, "write": write, "read": read });
-    let set = put(&http, &base, &["permissions", &vhost, &user.name], &permissions).await;
-    match user.password {
-        Some(_) => set,
-        None => set.with_context(|| format!("cannot set the rights of {}, which has to exist", user.name)),
-    }
+    put(&http, &base, &["permissions", &vhost, &user.name], &permissions).await
 }
 
 /// Both answers of the management plugin to a `PUT`, 201 and 204, mean that it is as requested.
 async fn put(http: &reqwest::Client, base: &Url, path: &[&str], body: &Value) -> anyhow::Result<()> {
+    ask(http, base, Method::PUT, path, Some(body)).await.map(drop)
+}
+
+/// Returns the body of the management plugin's answer.
+async fn ask(
+    http: &reqwest::Client,
+    base: &Url,
+    method: Method,
+    path: &[&str],
+    body: Option<&Value>,
+) -> anyhow::Result<String> {
     let mut url = base.clone();
     url.path_segments_mut().map_err(|()| anyhow!("a URL without a path"))?.pop_if_empty().push("api").extend(path);
     let shown = without_password(url.as_str());
-    let request = http.put(url).header("content-type", "application/json").body(body.to_string());
-    let answer = request.send().await.map_err(reqwest::Error::without_url);
-    let answer = answer.with_context(|| format!("cannot reach the management plugin of RabbitMQ at {shown}"))?;
-    if !answer.status().is_success() {
-        bail!("RabbitMQ refused PUT {shown}: {}; the URL needs a user with the tag administrator", answer.status());
+    let mut request = http.request(method.clone(), url).header("content-type", "application/json");
+    if let Some(body) = body {
+        request = request.body(body.to_string());
     }
-    Ok(())
+    let unreachable = || format!("cannot reach the management plugin of RabbitMQ at {shown}");
+    let answer = request.send().await.map_err(reqwest::Error::without_url).with_context(unreachable)?;
+    if !answer.status().is_success() {
+        bail!(
+            "RabbitMQ refused {method} {shown}: {}; the URL needs a user with the tag administrator",
+            answer.status()
+        );
+    }
+    answer.text().await.map_err(reqwest::Error::without_url).with_context(unreachable)
 }
 
 fn rights(config: &Config, user: &User) -> Rights {

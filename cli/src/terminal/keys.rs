@@ -1,8 +1,10 @@
-//! Key presses, read without waiting for the end of a line.
+//! Key presses, read without waiting for the end of a line, and Ctrl-Z.
 
 use std::io::{self, IsTerminal, Read};
 
+use rustix::process::{Signal as Number, getpgrp, getpid, getsid, kill_process};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// The keyboard while the view owns it. Its settings are restored on drop.
@@ -18,10 +20,7 @@ impl Keys {
         if !io::stdin().is_terminal() {
             return Ok(Keys { before: None, pressed });
         }
-        let before = tcgetattr(io::stdin())?;
-        let mut modes = before.clone();
-        modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
-        tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
+        let before = take_over()?;
         // A separate thread: a read from a terminal cannot be cancelled, and nothing may wait for it at exit.
         std::thread::spawn(move || {
             let bytes = io::stdin().lock().bytes().map_while(Result::ok);
@@ -32,6 +31,22 @@ impl Keys {
             }
         });
         Ok(Keys { before: Some(before), pressed })
+    }
+
+    /// Restores the settings until [`Self::resume`].
+    pub(crate) fn release(&self) -> io::Result<()> {
+        match &self.before {
+            Some(before) => Ok(tcsetattr(io::stdin(), OptionalActions::Now, before)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes over the keyboard again, if it was taken.
+    pub(crate) fn resume(&mut self) -> io::Result<()> {
+        if self.before.is_some() {
+            self.before = Some(take_over()?);
+        }
+        Ok(())
     }
 
     /// Waits until the user presses `q` or Ctrl-D; for ever without a keyboard.
@@ -48,9 +63,44 @@ impl Keys {
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            // If the terminal is gone, there is nothing to restore.
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        // If the terminal is gone, there is nothing to restore.
+        let _ = self.release();
+    }
+}
+
+/// Turns lines and echo off; returns the settings before.
+fn take_over() -> io::Result<Termios> {
+    let before = tcgetattr(io::stdin())?;
+    let mut modes = before.clone();
+    modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+    tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
+    Ok(before)
+}
+
+/// Ctrl-Z: the program stops until the shell continues it.
+pub(crate) struct Suspension(Option<Signal>);
+
+impl Suspension {
+    /// Catches it from now on. Not in the first process group of a session: there is no shell that could continue the program, and
+    /// the system ignores the key.
+    pub(crate) fn caught() -> io::Result<Self> {
+        let is_job = getsid(None)? != getpgrp();
+        let key = is_job.then(|| signal(SignalKind::from_raw(Number::TSTP.as_raw()))).transpose()?;
+        Ok(Suspension(key))
+    }
+
+    /// Waits for the key.
+    pub(crate) async fn pressed(&mut self) {
+        match &mut self.0 {
+            Some(key) => {
+                key.recv().await;
+            }
+            None => std::future::pending().await,
         }
+    }
+
+    /// Stops this process, and returns when it is continued.
+    pub(crate) fn stop() -> io::Result<()> {
+        Ok(kill_process(getpid(), Number::STOP)?)
     }
 }

@@ -11,7 +11,7 @@ use std::io::IsTerminal;
 
 pub(crate) use display::{cut, padded, width_of, wrapped};
 pub(crate) use ink::{Ink, Line, paint};
-pub(crate) use keys::Keys;
+pub(crate) use keys::{Keys, Suspension};
 pub(crate) use layout::{columns, rows, sparkline};
 pub(crate) use screen::{Screen, is_capable};
 pub(crate) use waiting::Waiting;

@@ -40,6 +40,16 @@ impl Screen {
         Ok(Screen { colour })
     }
 
+    /// Restores the terminal until [`Self::resume`].
+    pub(crate) fn leave(&self) -> io::Result<()> {
+        write(LEAVE)
+    }
+
+    /// Takes it over again.
+    pub(crate) fn resume(&self) -> io::Result<()> {
+        write(ENTER)
+    }
+
     /// Returns the current size, and whether to use colours.
     pub(crate) fn canvas(&self) -> Canvas {
         let (width, height) = size().unwrap_or(USUAL);

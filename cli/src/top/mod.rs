@@ -3,6 +3,7 @@
 mod counted;
 mod view;
 
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use scheduler::wire::{FeedView, List, StatsView};
 use crate::client::{Client, ClientArgs, passes};
 use crate::output;
 use crate::stop_signals::StopSignals;
-use crate::terminal::{Canvas, Keys, Screen, is_capable, size};
+use crate::terminal::{Canvas, Keys, Screen, Suspension, is_capable, size};
 use counted::Counted;
 use view::{Look, frame};
 
@@ -64,27 +65,39 @@ pub(crate) async fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
 async fn watch(client: &Client, look: &mut Look, every: Duration) -> anyhow::Result<()> {
     let screen = Screen::enter()?;
     let mut keys = Keys::take()?;
-    let shown = async {
-        let mut looks = tokio::time::interval(every);
-        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        looks.tick().await;
-        loop {
-            screen.draw(&frame(look, screen.canvas()))?;
-            looks.tick().await;
-            // A transient error is shown above the last numbers; a permanent one, such as a revoked token, ends the
-            // command.
-            look.trouble = match renew(client, look).await {
-                Ok(()) => None,
-                Err(error) if passes(&error) => Some(format!("{error:#}")),
-                Err(error) => return Err(error),
-            };
+    let mut shown = pin!(show(client, look, every, &screen));
+    let (mut signals, mut suspension) = (StopSignals::caught()?, Suspension::caught()?);
+    loop {
+        tokio::select! {
+            ended = &mut shown => return ended,
+            () = keys.quit() => return Ok(()),
+            () = signals.next() => return Ok(()),
+            () = suspension.pressed() => {
+                screen.leave()?;
+                keys.release()?;
+                Suspension::stop()?;
+                // The next frame is overdue, and drawn at once.
+                keys.resume()?;
+                screen.resume()?;
+            }
         }
-    };
-    let mut signals = StopSignals::caught()?;
-    tokio::select! {
-        ended = shown => ended,
-        () = keys.quit() => Ok(()),
-        () = signals.next() => Ok(()),
+    }
+}
+
+async fn show(client: &Client, look: &mut Look, every: Duration, screen: &Screen) -> anyhow::Result<()> {
+    let mut looks = tokio::time::interval(every);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    looks.tick().await;
+    loop {
+        screen.draw(&frame(look, screen.canvas()))?;
+        looks.tick().await;
+        // A transient error is shown above the last numbers; a permanent one, such as a revoked token, ends the
+        // command.
+        look.trouble = match renew(client, look).await {
+            Ok(()) => None,
+            Err(error) if passes(&error) => Some(format!("{error:#}")),
+            Err(error) => return Err(error),
+        };
     }
 }
 

@@ -40,8 +40,8 @@ fn every_mistake_is_told_at_once_with_its_place_and_the_nearest_name() {
     assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""));
     let error = ran.err.replace(path, "FILE");
     insta::assert_snapshot!(error, @r#"
-    error: unknown key policy.slat in FILE; did you mean policy.salt?
-    error: worker.concurrency in FILE must be a whole number, such as 256
+    error: unknown key policy.slat in line 2 of FILE; did you mean policy.salt?
+    error: worker.concurrency in line 5 of FILE must be a whole number, such as 256
     error: unknown key FEEDFLEET_FETCH__TIMOUT in the environment; did you mean FEEDFLEET_FETCH__TIMEOUT?
     "#);
 }
@@ -85,11 +85,11 @@ fn print_says_of_each_key_where_it_came_from() {
     let settings: Vec<Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let setting = |key: &str| settings.iter().find(|setting| setting["key"] == key).unwrap();
     let expected = [
-        ("policy.salt", json!(0.2), json!({ "kind": "file", "name": path })),
+        ("policy.salt", json!(0.2), json!({ "kind": "file", "name": path, "line": 2 })),
         ("policy.mode", json!("classes"), json!({ "kind": "environment", "name": "FEEDFLEET_POLICY__MODE" })),
         ("host.gap", json!("2s"), json!({ "kind": "flag", "name": "host.gap" })),
         ("fetch.timeout", json!("30s"), json!({ "kind": "default" })),
-        ("host_rule.\"example.com\"", json!({ "gap": "5s" }), json!({ "kind": "file", "name": path })),
+        ("host_rule.\"example.com\"", json!({ "gap": "5s" }), json!({ "kind": "file", "name": path, "line": 3 })),
     ];
     for (key, value, source) in expected {
         assert_eq!((&setting(key)["value"], &setting(key)["source"]), (&value, &source), "{key}");

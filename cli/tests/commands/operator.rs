@@ -205,6 +205,12 @@ async fn a_tail_whose_command_fails_says_where_to_continue() {
     let unwritten = fleet.run(&["tail", "--after", "0", "--cursor", "/nowhere/cursor", "--exec", "echo ran"]);
     assert_eq!((unwritten.code, unwritten.out.as_str()), (Some(1), ""), "{}", unwritten.err);
     assert!(unwritten.err.contains("cannot write /nowhere/cursor"), "{}", unwritten.err);
+    // Neither waits for that number, nor runs the command for all that is stored.
+    for newer in [&["tail", "--after", "1000", "--exec", "echo ran"][..], &["entries", "--after", "1000", "--follow"]] {
+        let ran = fleet.run(newer);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{newer:?}: {}", ran.err);
+        assert!(ran.err.starts_with("error: after=1000 is newer than anything here"), "{newer:?}: {}", ran.err);
+    }
     let tail = ["tail", "--after", "0", "--kind", "entry.new", "--exec", "exit 1"];
     let failed = format!("error: the command failed for event {seq} (exit status: 1); ");
     let ran = fleet.run(&tail);

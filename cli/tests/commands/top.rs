@@ -12,8 +12,15 @@ use crate::program::{command, run};
 /// Returns what `top` writes to a terminal until q is pressed, with these variables set.
 fn on_a_terminal(fleet: &Fleet, variables: &[(&str, &str)]) -> String {
     let top = format!("'{}' top --every 250ms", command(&[]).get_program().to_str().unwrap());
+    // No shell could continue it: Ctrl-Z does nothing.
+    typed(fleet, variables, &top, &[("q quits", 2, b"x\x1a"), ("q quits", 1, b"q")])
+}
+
+/// Returns what this command line writes to a terminal. Presses keys, each when it has written a text a number of times since the
+/// last key.
+fn typed(fleet: &Fleet, variables: &[(&str, &str)], line: &str, presses: &[(&str, usize, &[u8])]) -> String {
     let mut terminal = Command::new("script")
-        .args(["--quiet", "--flush", "--return", "--command", &top, "/dev/null"])
+        .args(["--quiet", "--flush", "--return", "--command", line, "/dev/null"])
         .env("TERM", "xterm")
         .env_remove("NO_COLOR")
         .env("FEEDFLEET_SERVER", &fleet.server)
@@ -23,17 +30,19 @@ fn on_a_terminal(fleet: &Fleet, variables: &[(&str, &str)]) -> String {
         .spawn()
         .unwrap();
     let (mut keys, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
-    let (mut sent, mut part, mut pressed) = (Vec::new(), [0; 4096], false);
+    let (mut sent, mut part, mut presses) = (Vec::new(), [0; 4096], presses.iter());
+    let (mut next, mut since) = (presses.next(), 0);
     loop {
         let read = screen.read(&mut part).unwrap();
         if read == 0 {
             break;
         }
         sent.extend_from_slice(&part[..read]);
-        let frames = sent.windows(7).filter(|bytes| bytes == b"q quits").count();
-        if frames >= 2 && !pressed {
-            keys.write_all(b"xq").unwrap();
-            pressed = true;
+        if let Some((text, times, press)) = next
+            && sent[since..].windows(text.len()).filter(|bytes| *bytes == text.as_bytes()).count() >= *times
+        {
+            keys.write_all(press).unwrap();
+            (next, since) = (presses.next(), sent.len());
         }
     }
     assert!(terminal.wait().unwrap().success());
@@ -57,6 +66,20 @@ async fn a_live_screen_ends_at_q_and_gives_the_terminal_back() {
     assert!(sent.contains("Harbour [2J news"), "{sent:?}");
     let bare = on_a_terminal(&fleet, &[("NO_COLOR", "1")]);
     assert!(bare.contains("polling") && !bare.contains("\u{1b}[32m") && !bare.contains("\u{1b}[1m"), "{bare:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_screen_gives_the_terminal_back_while_it_is_stopped() {
+    let fleet = Fleet::start(&[]).await;
+    let top = command(&[]).get_program().to_str().unwrap().to_owned();
+    let modes = "stty -a | tr ' ' '\\n' | grep -x -e '-*icanon' -e '-*echo' | tr '\\n' ' '";
+    let line = format!("bash -mc \"'{top}' top --every 250ms; {modes}; echo stopped; fg\"");
+    let (leave, enter) = ("\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l", "\u{1b}[?1049h");
+    let sent = typed(&fleet, &[], &line, &[("q quits", 2, b"\x1a"), (enter, 1, b"q")]);
+    let (before, after) = sent.split_once("stopped\r\n").unwrap_or_else(|| panic!("{sent:?}"));
+    assert!(before.contains(leave) && before.ends_with("icanon echo "), "{before:?}");
+    assert!(!before.contains("-icanon") && !before.contains("-echo"), "{before:?}");
+    assert!(after.contains(enter) && after.trim_end().ends_with(leave), "{after:?}");
 }
 
 #[test]

@@ -150,6 +150,7 @@ fn check_policy(policy: &PolicyConfig, refusals: &mut Refusals) {
     refusals.positive("policy.min_interval", policy.min_interval);
     refusals
         .ordered(("policy.min_interval", policy.min_interval), ("policy.default_interval", policy.default_interval));
+    refusals.within_a_year("policy.interval", policy.interval);
     refusals.require((0.0..=1.0).contains(&policy.salt), "policy.salt", || "must be between 0 and 1".into());
     let rate = policy.polls_per_second;
     refusals

@@ -2,8 +2,13 @@
 //!
 //! Values of secrets are never repeated.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+use super::refusal::Refusal;
 
 /// Where a setting came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +16,12 @@ pub enum Source {
     /// `config.default.toml`.
     Default,
     /// A file.
-    File(PathBuf),
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+    },
     /// An environment variable, by its name.
     Environment(String),
     /// The command line; the dotted key that it set.
@@ -22,7 +32,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Default => f.write_str("the defaults"),
-            Source::File(path) => write!(f, "{}", path.display()),
+            Source::File { path, line } => write!(f, "line {line} of {}", path.display()),
             Source::Environment(name) => f.write_str(name),
             Source::Flag(_) => f.write_str("the command line"),
         }
@@ -80,6 +90,67 @@ pub enum Problem {
         /// What would be accepted.
         reason: String,
     },
+}
+
+impl Problem {
+    /// Returns that a file is not valid TOML.
+    pub(super) fn syntax(path: &Path, text: &str, error: &toml::de::Error) -> Self {
+        let line = line_at(text, error.span().map_or(0, |span| span.start));
+        Problem::Syntax { path: path.to_owned(), line, message: error.message().to_owned() }
+    }
+
+    /// Returns whether a refusal may follow from this: the values were judged without the one that is wrong.
+    pub(super) fn explains(&self, refusal: &Refusal) -> bool {
+        let key = match self {
+            Problem::Unreadable { .. } | Problem::Syntax { .. } => return true,
+            Problem::UnknownKey { nearest: None, .. } => return false,
+            Problem::UnknownKey { nearest: Some(name), .. } => key_of(name),
+            Problem::Value { key, .. } | Problem::Refused { key, .. } => key.clone(),
+        };
+        refusal.key == key || refusal.reason.contains(&key)
+    }
+}
+
+/// Returns the key that an environment variable sets; a key is itself.
+pub(super) fn key_of(variable: &str) -> String {
+    match variable.strip_prefix("FEEDFLEET_") {
+        Some(name) => name.to_ascii_lowercase().replace("__", "."),
+        None => variable.to_owned(),
+    }
+}
+
+/// Returns the lines of the keys in a file, by dotted key; the tables of a list are `key[0]` and so on.
+pub(super) fn lines_of(text: &str) -> BTreeMap<String, usize> {
+    let mut lines = BTreeMap::new();
+    if let Ok(table) = DeTable::parse(text) {
+        add_lines("", table.get_ref(), text, &mut lines);
+    }
+    lines
+}
+
+fn add_lines(prefix: &str, table: &DeTable<'_>, text: &str, lines: &mut BTreeMap<String, usize>) {
+    for (name, value) in table {
+        let key = format!("{prefix}{}", name.get_ref());
+        lines.insert(key.clone(), line_at(text, name.span().start));
+        match value.get_ref() {
+            DeValue::Table(inner) => add_lines(&format!("{key}."), inner, text, lines),
+            DeValue::Array(items) => {
+                for (position, item) in items.iter().enumerate() {
+                    let key = format!("{key}[{position}]");
+                    lines.insert(key.clone(), line_at(text, item.span().start));
+                    if let DeValue::Table(inner) = item.get_ref() {
+                        add_lines(&format!("{key}."), inner, text, lines);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the line of a byte, counted from 1.
+fn line_at(text: &str, byte: usize) -> usize {
+    text.get(..byte).unwrap_or_default().matches('\n').count() + 1
 }
 
 /// Returns where a key is; a variable is its own name already.

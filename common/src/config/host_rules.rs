@@ -10,8 +10,6 @@ pub(super) fn host_rule_key(domain: &str) -> String {
     format!("host_rule.\"{domain}\"")
 }
 
-/// Neither a gap nor an interval is longer: to stop polling a host for ever, block it or remove its feeds.
-const LONGEST_RULE: Duration = Duration::from_secs(365 * 86_400);
 /// Characters of a rule's texts, at most.
 const LONGEST_TEXT: usize = 1_000;
 
@@ -26,7 +24,7 @@ pub fn check_host_rule(rule: &HostRule) -> Vec<Refusal> {
     refusals.parallel("parallel", rule.parallel.unwrap_or(1));
     refusals.require(rule.interval != Some(Duration::ZERO), "interval", || "must be longer than nothing".into());
     for (field, value) in [("gap", rule.gap), ("interval", rule.interval), ("soft_for", rule.soft_for)] {
-        refusals.require(value <= Some(LONGEST_RULE), field, || "must not be longer than 365 days".into());
+        refusals.within_a_year(field, value.unwrap_or_default());
     }
     let soft = rule.soft_statuses.iter().all(|status| (400..=599).contains(status));
     refusals.require(soft, "soft_statuses", || "must be statuses from 400 to 599".into());

@@ -9,7 +9,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 use super::api::token_mistake;
-use super::error::{ConfigError, Problem, Source};
+use super::error::{ConfigError, Problem, Source, key_of, lines_of};
 use super::host_rules::host_rule_key;
 use super::server::hosts_of;
 use super::{Config, DEFAULT_TOML, HostRule, default_table};
@@ -65,8 +65,7 @@ pub fn load(
     let mut variables: Vec<_> = env.filter(|(name, _)| is_ours(name)).collect();
     variables.sort();
     for (name, text) in variables {
-        let key = name.trim_start_matches("FEEDFLEET_").to_ascii_lowercase().replace("__", ".");
-        layers.lay(&key, Value::String(text), &Source::Environment(name));
+        layers.lay(&key_of(&name), Value::String(text), &Source::Environment(name));
     }
     for (key, value) in flags {
         layers.lay(key, value.clone(), &Source::Flag((*key).to_owned()));
@@ -90,14 +89,15 @@ struct Layers {
     defaults: BTreeMap<String, Value>,
     values: BTreeMap<String, (Value, Source)>,
     rules: Vec<(Table, Source)>,
+    /// Of the keys in the file.
+    lines: BTreeMap<String, usize>,
     problems: Vec<Problem>,
 }
 
 impl Layers {
     fn of_defaults() -> Result<Self, ConfigError> {
-        let table: Table = default_table().map_err(|error| {
-            let source = syntax_problem(Path::new("config.default.toml"), DEFAULT_TOML, &error);
-            ConfigError { problems: vec![source] }
+        let table: Table = default_table().map_err(|error| ConfigError {
+            problems: vec![Problem::syntax(Path::new("config.default.toml"), DEFAULT_TOML, &error)],
         })?;
         let mut defaults = BTreeMap::new();
         collect_leaves("", &table, &mut defaults);
@@ -110,6 +110,7 @@ impl Layers {
             values: values.collect(),
             defaults,
             rules: rules.into_iter().map(|rule| (rule, Source::Default)).collect(),
+            lines: BTreeMap::new(),
             problems: Vec::new(),
         })
     }
@@ -123,11 +124,21 @@ impl Layers {
             Ok(table) => {
                 let mut leaves = BTreeMap::new();
                 collect_leaves("", &table, &mut leaves);
+                self.lines = lines_of(&text);
+                let start = Source::File { path: path.to_owned(), line: 1 };
                 for (key, value) in leaves {
-                    self.lay(&key, value, &Source::File(path.to_owned()));
+                    self.lay(&key, value, &self.at(&start, &key));
                 }
             }
-            Err(error) => self.problems.push(syntax_problem(path, &text, &error)),
+            Err(error) => self.problems.push(Problem::syntax(path, &text, &error)),
+        }
+    }
+
+    /// Returns the source of a key; of one in the file with its line.
+    fn at(&self, from: &Source, key: &str) -> Source {
+        match (from, self.lines.get(key)) {
+            (Source::File { path, .. }, Some(line)) => Source::File { path: path.clone(), line: *line },
+            _ => from.clone(),
         }
     }
 
@@ -164,21 +175,25 @@ impl Layers {
 
     /// Adds rules; one with the `match` of an earlier rule takes its place.
     fn lay_rules(&mut self, value: Value, from: &Source) {
-        let refused = |key: String, reason: String| Problem::Value { key, from: from.clone(), reason };
+        let refused = |key: &str, from: &Source, reason: &str| Problem::Value {
+            key: key.to_owned(),
+            from: from.clone(),
+            reason: reason.to_owned(),
+        };
         let Value::Array(rules) = value else {
-            let reason = "must be a list of tables: [[host_rule]]".to_owned();
-            return self.problems.push(refused("host_rule".to_owned(), reason));
+            return self.problems.push(refused("host_rule", from, "must be a list of tables: [[host_rule]]"));
         };
         for (position, rule) in rules.into_iter().enumerate() {
+            let place = format!("host_rule[{position}]");
+            let from = self.at(from, &place);
             let Value::Table(rule) = rule else {
-                let reason = "must be a table with at least `match`".to_owned();
-                self.problems.push(refused(format!("host_rule[{position}]"), reason));
+                self.problems.push(refused(&place, &from, "must be a table with at least `match`"));
                 continue;
             };
-            let problems = rule_problems(&rule, position, from);
+            let problems = rule_problems(&rule, &place, |field| self.at(&from, &format!("{place}.{field}")));
             if problems.is_empty() {
                 self.rules.retain(|(earlier, _)| rule_match(earlier) != rule_match(&rule));
-                self.rules.push((rule, from.clone()));
+                self.rules.push((rule, from));
             }
             self.problems.extend(problems);
         }
@@ -217,31 +232,34 @@ impl Layers {
     }
 
     fn finish(mut self) -> Result<Loaded, ConfigError> {
-        if self.problems.is_empty() {
-            let mut tree = tree_of(self.values.iter().map(|(key, (value, _))| (key, value)));
-            let rules = self.rules.iter().map(|(rule, _)| Value::Table(rule.clone()));
-            tree.insert("host_rule".to_owned(), Value::Array(rules.collect()));
-            match tree.try_into::<Config>() {
-                Ok(config) => return self.judged(config),
-                Err(error) => {
-                    let reason = format!("does not fit together: {}", error.message());
-                    self.problems.push(Problem::Value { key: "it".to_owned(), from: Source::Default, reason });
+        let mut tree = tree_of(self.values.iter().map(|(key, (value, _))| (key, value)));
+        let rules = self.rules.iter().map(|(rule, _)| Value::Table(rule.clone()));
+        tree.insert("host_rule".to_owned(), Value::Array(rules.collect()));
+        match tree.try_into::<Config>() {
+            Ok(config) => {
+                let refusals = self.refused(&config);
+                self.problems.extend(refusals);
+                if self.problems.is_empty() {
+                    return Ok(Loaded { config, settings: self.settings() });
                 }
+            }
+            Err(error) => {
+                let reason = format!("does not fit together: {}", error.message());
+                self.problems.push(Problem::Value { key: "it".to_owned(), from: Source::Default, reason });
             }
         }
         Err(ConfigError { problems: self.problems })
     }
 
-    fn judged(self, config: Config) -> Result<Loaded, ConfigError> {
-        let refusals = config.check();
-        if refusals.is_empty() {
-            return Ok(Loaded { config, settings: self.settings() });
-        }
-        let problems = refusals.into_iter().map(|refusal| {
+    /// Returns what is wrong with the values that could be laid, but for what may follow from the others.
+    fn refused(&self, config: &Config) -> Vec<Problem> {
+        let refusals = config.check().into_iter();
+        let refusals = refusals.filter(|refusal| !self.problems.iter().any(|problem| problem.explains(refusal)));
+        let refused = refusals.map(|refusal| {
             let from = self.source_of(&refusal.key);
             Problem::Refused { key: refusal.key, from, reason: refusal.reason }
         });
-        Err(ConfigError { problems: problems.collect() })
+        refused.collect()
     }
 
     fn source_of(&self, key: &str) -> Source {
@@ -325,15 +343,15 @@ fn rule_match(rule: &Table) -> String {
     rule.get("match").and_then(Value::as_str).unwrap_or_default().trim_start_matches("*.").to_ascii_lowercase()
 }
 
-fn rule_problems(rule: &Table, position: usize, from: &Source) -> Vec<Problem> {
+fn rule_problems(rule: &Table, place: &str, from: impl Fn(&str) -> Source) -> Vec<Problem> {
     let name = match rule_match(rule) {
-        unnamed if unnamed.is_empty() => format!("host_rule[{position}]"),
+        unnamed if unnamed.is_empty() => place.to_owned(),
         domain => host_rule_key(&domain),
     };
     let known = field_names::<HostRule>();
     let judge = |(field, value): (&String, &Value)| {
         if !known.contains(&field.as_str()) {
-            let mut problem = unknown_key(field, from, known.iter().copied());
+            let mut problem = unknown_key(field, &from(field), known.iter().copied());
             if let Problem::UnknownKey { name: typed, .. } = &mut problem {
                 *typed = format!("{name}.{field}");
             }
@@ -342,7 +360,7 @@ fn rule_problems(rule: &Table, position: usize, from: &Source) -> Vec<Problem> {
         let alone = Table::from_iter([(field.clone(), value.clone())]);
         let error = alone.try_into::<HostRule>().err()?;
         let reason = format!("cannot be {value}: {}", error.message().trim_end());
-        Some(Problem::Value { key: format!("{name}.{field}"), from: from.clone(), reason })
+        Some(Problem::Value { key: format!("{name}.{field}"), from: from(field), reason })
     };
     rule.iter().filter_map(judge).collect()
 }
@@ -359,12 +377,6 @@ fn unknown_key<'a>(key: &str, from: &Source, known: impl Iterator<Item = &'a str
 /// Returns the environment variable that sets a key.
 fn variable_of(key: &str) -> String {
     format!("FEEDFLEET_{}", key.replace('.', "__").to_ascii_uppercase())
-}
-
-fn syntax_problem(path: &Path, text: &str, error: &toml::de::Error) -> Problem {
-    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-    let line = before.matches('\n').count() + 1;
-    Problem::Syntax { path: path.to_owned(), line, message: error.message().to_owned() }
 }
 
 /// Returns the value without what must not be shown.

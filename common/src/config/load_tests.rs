@@ -43,7 +43,7 @@ fn later_layers_win_and_each_value_knows_its_layer() {
     assert_eq!(loaded.config.policy.mode, PolicyMode::Classes);
     assert_eq!(loaded.config.policy.salt, 0.3);
     assert_eq!(loaded.config.worker.concurrency, 7);
-    assert_eq!(source(&loaded, "policy.mode"), &Source::File(file.path().to_owned()));
+    assert_eq!(source(&loaded, "policy.mode"), &Source::File { path: file.path().to_owned(), line: 3 });
     assert_eq!(source(&loaded, "policy.salt"), &Source::Environment("FEEDFLEET_POLICY__SALT".into()));
     assert_eq!(source(&loaded, "worker.concurrency"), &Source::Flag("worker.concurrency".into()));
     assert_eq!(source(&loaded, "fetch.timeout"), &Source::Default);
@@ -76,7 +76,10 @@ fn an_address_is_the_network_of_this_one_address() {
 fn an_unknown_key_is_refused_with_the_nearest_one_and_its_place() {
     let file = file("[policy]\nslat = 0.2\n");
     let error = load(Some(file.path()), std::iter::empty(), &[]).unwrap_err().to_string();
-    assert_eq!(error, format!("unknown key policy.slat in {}; did you mean policy.salt?", file.path().display()));
+    assert_eq!(
+        error,
+        format!("unknown key policy.slat in line 2 of {}; did you mean policy.salt?", file.path().display())
+    );
     let error = from_environment("FEEDFLEET_POLICY_SALT", "1").unwrap_err().to_string();
     assert!(error.contains("did you mean FEEDFLEET_POLICY__SALT?"), "{error}");
     let error = from_file("[colours]\n").unwrap_err().to_string();
@@ -106,6 +109,28 @@ fn each_wrong_value_is_named_with_what_would_be_accepted() {
     ] {
         assert!(error.contains(part), "{part} is missing in\n{error}");
     }
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_listed_each_with_its_line() {
+    let text = "[policy]\nslat = 0.2\nprice = 0.0\n\n[fetch]\ntimeout = \"soon\"\nallow_ports = [\"http\"]\n\n\
+                [scheduler]\nfetch_lease = \"30s\"\n\n\
+                [[host_rule]]\nmatch = \"a.org\"\ngap = 1\n\n[[host_rule]]\nmatch = \"b.org\"\nparallel = 0\ngab = 1\n";
+    let file = file(text);
+    let wrong = load(Some(file.path()), std::iter::empty(), &[]).unwrap_err();
+    let error = wrong.to_string().replace(file.path().to_str().unwrap(), "FILE");
+    for part in [
+        "unknown key policy.slat in line 2 of FILE",
+        "policy.price in line 3 of FILE",
+        "fetch.timeout in line 6 of FILE cannot be",
+        "fetch.allow_ports in line 7 of FILE",
+        "host_rule.\"a.org\".gap in line 14 of FILE",
+        "unknown key host_rule.\"b.org\".gab in line 19 of FILE",
+    ] {
+        assert!(error.contains(part), "{part} is missing in\n{error}");
+    }
+    // The lease may be long enough for the timeout that was meant.
+    assert_eq!(wrong.problems.len(), 6, "{error}");
 }
 
 #[test]
@@ -229,6 +254,7 @@ fn configurations_that_would_break_a_promise_are_refused_by_key() {
         ("policy.price", "0.0"),
         ("policy.silent_factor", "0.5"),
         ("policy.min_interval", "0s"),
+        ("policy.interval", "366d"),
         ("policy.category.b.min", "25h"),
         ("policy.category.c.interval", "3h"),
         ("policy.category.d.idle_interval", "9h"),
@@ -251,12 +277,14 @@ fn configurations_that_would_break_a_promise_are_refused_by_key() {
         let error = load(None, std::iter::empty(), &[(key, value.into())]).unwrap_err();
         assert!(matches!(&error.problems[..], [Problem::Refused { key: named, .. }] if named == key), "{key}: {error}");
     }
-    let rule = "[[host_rule]]\nmatch = \"a.org\"\nparallel = 0\n";
-    let error = from_file(rule).unwrap_err().to_string();
-    assert!(error.starts_with("host_rule.\"a.org\".parallel in /"), "{error}");
+    for (key, value) in [("parallel", "0"), ("interval", "\"366d\""), ("gap", "\"366d\""), ("soft_for", "\"366d\"")] {
+        let rule = format!("[[host_rule]]\nmatch = \"a.org\"\n{key} = {value}\n");
+        let error = from_file(&rule).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("host_rule.\"a.org\".{key} in line 1 of /")), "{error}");
+    }
     for texts in [vec![String::new()], vec!["a\nb".into()], vec!["x".repeat(201)], vec!["x".into(); 33]] {
         let error = from_file(&format!("[delivery]\nexchange_texts = {texts:?}\n")).unwrap_err().to_string();
-        assert!(error.starts_with("delivery.exchange_texts in /"), "{error}");
+        assert!(error.starts_with("delivery.exchange_texts in line 2 of /"), "{error}");
     }
     assert!(from_file("[delivery]\nexchange_texts = [\"Open Source\"]\n").is_ok());
 }

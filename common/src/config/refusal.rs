@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::duration::as_text;
 
+/// Neither a gap nor an interval is longer: to stop polling for ever, pause or block what is polled, or remove it.
+const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 /// Most requests in flight at one host: the gate reads all of a host's slots for each request.
 const MOST_PARALLEL: u32 = 1_000;
 
@@ -34,6 +36,10 @@ impl Refusals {
 
     pub(super) fn positive(&mut self, key: &str, value: Duration) {
         self.require(!value.is_zero(), key, || "must be longer than nothing".to_owned());
+    }
+
+    pub(super) fn within_a_year(&mut self, key: &str, value: Duration) {
+        self.require(value <= LONGEST, key, || "must not be longer than 365 days".to_owned());
     }
 
     pub(super) fn parallel(&mut self, key: &str, value: u32) {

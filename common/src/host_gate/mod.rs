@@ -287,6 +287,11 @@ pub trait GateUpkeep: Send + Sync {
         true
     }
 
+    /// Returns how many parts of the gate the loss behind the mark affects, and how many there are.
+    fn parts_lost(&self, _mark: &LoadMark) -> (usize, usize) {
+        (1, 1)
+    }
+
     /// Opens the gate after the holds were loaded; false if it lost its memory again since `mark` was given, or if requests
     /// from before the loss could still be out when it was given: then a new loading must begin.
     async fn open(&self, mark: &LoadMark, now: Timestamp) -> Result<bool, GateError>;

@@ -1,13 +1,14 @@
-//! Due times that do not follow from a report: a feed's first one (rule 8), and the one after a change of its audience.
+//! Due times that do not follow from a report: a feed's first one (rule 8), and the one after a change of its audience; and how far
+//! ahead due times are.
 
 use std::time::Duration;
 
 use super::category::category;
 use super::decide::{finish, normal_plan};
-use super::hot_minute;
+use super::hot_minute::{self, OPEN_REACH};
 use super::plan::scaled;
 use super::{Draw, Policy, Subject, Terms};
-use crate::config::PolicyConfig;
+use crate::config::{CategoriesConfig, PolicyConfig};
 use crate::policy::Status;
 use crate::time::Timestamp;
 
@@ -63,4 +64,16 @@ pub fn replan(
     };
     let plan = finished(draw.salt);
     (plan.due < next_due && finished(1.0).due < next_due).then_some((plan.due, plan.terms))
+}
+
+/// Returns how far ahead nearly all feeds are due at most. Further ahead are only those whose interval a person or a host rule set, or
+/// whose server asked for more, and what was planned by a clock that was ahead.
+pub fn usual_reach(config: &PolicyConfig) -> Duration {
+    let CategoriesConfig { a, b, c, d } = &config.category;
+    let planned = [config.min_interval, config.default_interval, config.interval, config.hint_ceiling];
+    let failed = [config.stretch_ceiling, config.penalty.ceiling, config.import_spread];
+    let categories = [a.interval, b.interval, b.max, c.interval_max, c.max];
+    let single = [d.interval_max, d.idle_interval_max, d.max];
+    let all = planned.into_iter().chain(failed).chain(categories).chain(single);
+    scaled(all.max().unwrap_or_default(), 1.0 + config.salt).saturating_add(OPEN_REACH)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::plan::{Plan, scaled};
 use super::{Policy, Rule, Subject, adaptive, consent, hot_minute};
-use crate::calm::{Window, calm_subscribers, next_open_window, next_window};
+use crate::calm::{Window, calm_subscribers, next_open_window, next_window_but};
 use crate::config::{PolicyConfig, PolicyMode};
 use crate::policy::{Audience, Category};
 use crate::time::Timestamp;
@@ -158,7 +158,7 @@ fn calm_window(subject: &Subject<'_>, polled: Timestamp, load: f64) -> Option<Wi
     if audience.sla || audience.important {
         return None;
     }
-    next_window(subject.calm, polled, load)
+    next_window_but(subject.calm, polled, subject.state.window, load)
 }
 
 fn own_interval(

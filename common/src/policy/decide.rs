@@ -178,6 +178,7 @@ impl Open<'_> {
     /// Returns the decision for a plan.
     pub(super) fn decided(&self, plan: Plan) -> Decision {
         let mut state = self.state;
+        state.window = plan.window;
         if let Some(penalty) = &mut state.penalty {
             penalty.until = plan.due;
         }

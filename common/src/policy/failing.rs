@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::PollState;
+use super::plan::scaled;
 use crate::config::FailingConfig;
 use crate::time::Timestamp;
 
@@ -26,6 +27,5 @@ fn noticeable_after(state: &PollState, config: &FailingConfig) -> Duration {
     if state.last_success.is_none() {
         return config.min;
     }
-    let days = (config.posts / state.rhythm.per_day()).min(config.max.as_secs_f64() / DAY.as_secs_f64());
-    DAY.mul_f64(days).clamp(config.min, config.max)
+    scaled(DAY, config.posts / state.rhythm.per_day()).clamp(config.min, config.max)
 }

@@ -53,7 +53,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use added::{first_due, postponed, replan};
+pub use added::{first_due, postponed, replan, usual_reach};
 pub use category::{category, rank, sla_unmet, weight};
 pub use decide::decide;
 pub use explain::{ExplainedTerm, explain, named};

@@ -33,12 +33,14 @@ pub(super) fn answer(before: &PollState, report: &FetchReport, polled: Timestamp
 }
 
 /// Returns how long the response is fresh: as this report says, or what is left of an earlier response when this poll
-/// failed. A throttled poll has no document either; the longer of both times counts then.
+/// failed. A throttled poll has no document either; the longer of both times counts then. A 304 that says nothing leaves what the
+/// earlier response said (RFC 9111, section 4.3.4).
 pub(super) fn freshness(state: &PollState, report: &FetchReport, polled: Timestamp) -> Option<Duration> {
     let left = state.fresh_until.map(|until| until.since(polled));
     match report.outcome {
         Outcome::Failed { .. } => left,
         Outcome::Throttled { .. } => report.fresh_for.max(left),
+        Outcome::NotModified { .. } if report.http_status == Some(304) => report.fresh_for.or(left),
         _ => report.fresh_for,
     }
 }

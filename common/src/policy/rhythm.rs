@@ -6,6 +6,8 @@
 //! change. The time of the newest item is kept to a quarter of an hour, because a feed that has just
 //! posted is likely to post again soon.
 
+use std::time::Duration;
+
 use crate::document::Document;
 use crate::entry::Entry;
 use crate::time::Timestamp;
@@ -30,6 +32,8 @@ const OWN_HOUR: u8 = 3;
 const HOUR_BESIDE: u8 = 1;
 /// What one item adds to the hours in total.
 const HOURS_PER_ITEM: f32 = (OWN_HOUR + 2 * HOUR_BESIDE) as f32;
+/// A clock that went back by more than this was ahead before, and time counts from here; by less, two clocks differ.
+const SET_BACK: Duration = Duration::from_secs(3600);
 /// An item without a usable date appeared between two polls. If these are further apart, its hour is unknown.
 const KNOWN_HOUR: i64 = 3 * HOUR;
 
@@ -107,7 +111,7 @@ impl Rhythm {
         let Some(before) = self.at else { return Rhythm { at: Some(at), ..self } };
         let days = days_between(before, at);
         let kept = (-days / MEMORY_DAYS).exp();
-        let at = at.max(before);
+        let at = not_back(before, at);
         Rhythm {
             items: narrow(f64::from(self.items) * kept),
             days: narrow(f64::from(self.days) * kept + MEMORY_DAYS * (1.0 - kept)),
@@ -164,7 +168,7 @@ impl Rhythm {
         let between = |entry: &&Entry| date(entry).is_some_and(|date| before < date && date <= at);
         let dated: Vec<Entry> = document.entries.iter().filter(between).cloned().collect();
         if dated.is_empty() {
-            return Rhythm { at: Some(at.max(before)), ..self };
+            return Rhythm { at: Some(not_back(before, at)), ..self };
         }
         let new_entries = u32::try_from(dated.len()).unwrap_or(u32::MAX);
         self.observed(&Document { entries: dated, new_entries, ..Document::default() }, at)
@@ -308,6 +312,11 @@ fn quarter(posted: Timestamp, now: Timestamp) -> u16 {
     let is_recent = days_between(posted, now) * 24.0 < LONG_AGO;
     let quarter = u16::try_from((posted.millis() / QUARTER).rem_euclid(QUARTERS)).unwrap_or(0);
     if is_recent { quarter + 1 } else { 0 }
+}
+
+/// Returns `at`, or `before` if that is a little later.
+fn not_back(before: Timestamp, at: Timestamp) -> Timestamp {
+    if before.since(at) > SET_BACK { at } else { at.max(before) }
 }
 
 fn days_between(earlier: Timestamp, later: Timestamp) -> f64 {

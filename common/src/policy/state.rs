@@ -10,6 +10,7 @@ use super::head_first::HeadFirst;
 use super::pauses::Pauses;
 use super::rhythm::Rhythm;
 use super::signing::Signing;
+use crate::calm::Window;
 use crate::document::FeedHints;
 use crate::named;
 use crate::outcome::{FailureKind, OutcomeKind};
@@ -201,6 +202,9 @@ pub struct PollState {
     /// The newest entry of a feed that is silent: published as [`super::Notice::Silent`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<Timestamp>,
+    /// The window before a midnight of calm subscribers that the next poll is planned for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
     /// When the feed posts. Packed, and so not part of the JSON: a store keeps [`Rhythm::to_bytes`] in its own column.
     #[serde(skip)]
     pub rhythm: Rhythm,

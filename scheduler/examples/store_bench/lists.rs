@@ -98,12 +98,12 @@ async fn schedule(store: &dyn Store) -> anyhow::Result<MemorySchedule> {
 
 fn queries() -> Vec<(String, FeedQuery)> {
     let none = FeedQuery { limit: 100, ..FeedQuery::default() };
-    let host = |name: &str| Some(HostKey::new(name));
+    let host = |name: &str| vec![HostKey::new(name)];
     let text = |text: &str| FeedQuery { text: Some(text.to_owned()), ..none.clone() };
     let filters = [
         ("", none.clone()),
-        ("host of 100,000", FeedQuery { host: host("shared.example:443"), ..none.clone() }),
-        ("host of few", FeedQuery { host: host("h2501.example.org:443"), ..none.clone() }),
+        ("host of 100,000", FeedQuery { hosts: host("shared.example:443"), ..none.clone() }),
+        ("host of few", FeedQuery { hosts: host("h2501.example.org:443"), ..none.clone() }),
         ("category D", FeedQuery { category: Some(Category::D), ..none.clone() }),
         ("category A", FeedQuery { category: Some(Category::A), ..none.clone() }),
         ("status active", FeedQuery { status: Some(Status::Active), ..none.clone() }),
@@ -113,7 +113,7 @@ fn queries() -> Vec<(String, FeedQuery)> {
         (
             "host of 100,000, category C, failure dns",
             FeedQuery {
-                host: host("shared.example:443"),
+                hosts: host("shared.example:443"),
                 category: Some(Category::C),
                 failure: Some(FailureKind::Dns),
                 ..none.clone()

@@ -40,11 +40,29 @@ pub struct Closed {
     pub why: &'static str,
     /// It does not open before, whatever it waits for.
     pub until: Option<Timestamp>,
+    /// How many of its parts are closed, and how many it has.
+    pub parts: (usize, usize),
+}
+
+impl Closed {
+    /// Returns whether no part of it is open.
+    pub fn is_whole(&self) -> bool {
+        self.parts.0 >= self.parts.1
+    }
 }
 
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "closed since {}, so no request starts: {}", self.since, self.why)?;
+        let Closed { since, why, parts: (closed, all), .. } = self;
+        match self.is_whole() {
+            true => write!(f, "closed since {since}, so no request starts: {why}")?,
+            false => {
+                write!(
+                    f,
+                    "closed since {since} in {closed} of {all} parts, so no request to their hosts starts: {why}"
+                )?;
+            }
+        }
         match self.until {
             Some(until) => write!(f, "; it opens at {until} at the earliest"),
             None => Ok(()),
@@ -59,21 +77,34 @@ impl GateState {
     }
 
     /// Notes why it is closed, if it is, and until when at least, and logs a change. Returns whether the gate is open.
-    pub(crate) fn note(&self, why: Option<(&'static str, Option<Timestamp>)>, now: Timestamp) -> bool {
+    pub fn note(&self, seen: Option<Closed>, now: Timestamp) -> bool {
         let mut closed = self.lock();
-        match (why, closed.take()) {
+        match (seen, closed.take()) {
             (None, None) => {}
             (None, Some(was)) => {
                 tracing::info!(closed_for = ?now.since(was.since), "the host gate is open again: requests start");
             }
-            (Some((why, until)), Some(was)) => *closed = Some(Closed { why, until, ..was }),
-            (Some((why, until)), None) => {
-                tracing::warn!(
-                    why,
-                    until = until.map(|until| until.to_string()),
-                    "the host gate is closed: no request starts until it has been loaded from the store"
-                );
-                *closed = Some(Closed { since: now, why, until });
+            (Some(seen), Some(was)) => *closed = Some(Closed { since: was.since, ..seen }),
+            (Some(seen), None) => {
+                let Closed { why, until, parts: (closed_parts, parts), .. } = seen;
+                let until = until.map(|until| until.to_string());
+                if seen.is_whole() {
+                    tracing::warn!(
+                        why,
+                        until,
+                        "the host gate is closed: no request starts until it has been loaded from the store"
+                    );
+                } else {
+                    tracing::warn!(
+                        why,
+                        until,
+                        closed_parts,
+                        parts,
+                        "a part of the host gate is closed: no request to its hosts starts until it has been loaded from \
+                         the store"
+                    );
+                }
+                *closed = Some(seen);
             }
         }
         closed.is_none()
@@ -138,13 +169,18 @@ mod tests {
     fn a_closed_gate_says_since_when_why_and_until_when() {
         let (state, at) =
             (GateState::default(), |seconds: i64| Timestamp::from_millis(1_790_000_000_000 + 1000 * seconds));
-        assert!(!state.note(Some(("it lost its memory", Some(at(35)))), at(0)));
-        assert!(!state.note(Some(("reports wait", None)), at(1)));
+        let seen = |since, why, until, parts| Some(Closed { since, why, until, parts });
+        assert!(!state.note(seen(at(0), "it lost its memory", Some(at(35)), (1, 1)), at(0)));
+        assert!(!state.note(seen(at(1), "reports wait", None, (1, 1)), at(1)));
         let closed = |why: &str| format!("closed since {}, so no request starts: {why}", at(0));
         assert_eq!(state.closed().unwrap().to_string(), closed("reports wait"));
-        state.note(Some(("reports wait", Some(at(35)))), at(2));
+        state.note(seen(at(2), "reports wait", Some(at(35)), (1, 1)), at(2));
         let until = format!("reports wait; it opens at {} at the earliest", at(35));
         assert_eq!(state.closed().unwrap().to_string(), closed(&until));
+        state.note(seen(at(3), "reports wait", None, (5, 16)), at(3));
+        let part =
+            format!("closed since {} in 5 of 16 parts, so no request to their hosts starts: reports wait", at(0));
+        assert_eq!(state.closed().unwrap().to_string(), part);
         assert!(state.note(None, at(36)));
     }
 

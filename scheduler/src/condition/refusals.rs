@@ -15,7 +15,7 @@ use common::policy::{Signing, is_refusal};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::FeedId;
-use store::HostRefusal;
+use store::{HostRefusal, RequeueFilter};
 
 /// Refusals that are further apart do not belong together: a feed of one reader is polled every ten hours or so.
 const WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
@@ -36,6 +36,8 @@ pub struct Refusals(Mutex<RefusingHosts>);
 struct RefusingHosts {
     refusing: HashMap<HostKey, HostRefusal>,
     suspects: HashMap<HostKey, Suspect>,
+    /// Feeds of hosts that answer again, which are still to be requeued.
+    owed: Vec<RequeueFilter>,
 }
 
 /// A host some of whose feeds were refused.
@@ -97,6 +99,19 @@ impl Refusals {
     /// The host answers again.
     pub(crate) fn forget(&self, host: &HostKey) {
         self.seen().refusing.remove(host);
+    }
+
+    /// Notes feeds that are to be requeued because their host answers again.
+    pub(crate) fn owe_requeue(&self, filter: RequeueFilter) {
+        let mut seen = self.seen();
+        if !seen.owed.contains(&filter) {
+            seen.owed.push(filter);
+        }
+    }
+
+    /// Returns feeds that are to be requeued, and takes them from the list.
+    pub(crate) fn take_owed_requeue(&self) -> Option<RequeueFilter> {
+        self.seen().owed.pop()
     }
 
     /// Returns what is known of a host that refuses us.

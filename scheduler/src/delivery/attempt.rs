@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::delivery::{DeliveryAnswer, DeliveryRequest};
+use common::feed::Feed;
 use common::outcome::DeliveryOutcome;
 use common::secrets::SecretError;
 use common::time::Timestamp;
@@ -19,11 +20,11 @@ use super::range;
 use super::recent::Recent;
 use super::saver::Saver;
 use super::settle::{is_ours, settle};
-use super::targets::Target;
+use super::targets::{Refusals, Target};
 use crate::events::follow::cut;
 use crate::ops::{self, Ops};
 use store::{
-    Advance, Delivery, Event, EventFilter, EventPage, EventQuery, FeedRef, Intent, Progress, Subscription,
+    ANONYMOUS, Advance, Delivery, Event, EventFilter, EventPage, EventQuery, FeedRef, Intent, Progress, Subscription,
     SubscriptionKind,
 };
 
@@ -36,6 +37,7 @@ pub(super) struct Attempts {
     pub(super) lanes: Lanes,
     pub(super) saver: Saver,
     pub(super) recent: Recent,
+    pub(super) refusals: Refusals,
 }
 
 /// How an attempt ended.
@@ -61,8 +63,8 @@ pub(super) enum Ended {
         /// There was nothing more to send up to this number.
         looked: Option<i64>,
     },
-    /// Nothing is delivered before the subscriber has answered.
-    Unanswered,
+    /// Nothing is delivered before the subscriber has answered. It receives a request at this time, or as planned.
+    Unanswered(Option<Timestamp>),
     /// Another process has the subscription, or it was changed, disabled or removed.
     Lost,
     /// The store did not answer.
@@ -179,11 +181,18 @@ impl Attempts {
     async fn next(&self, task: &Task) -> Result<Next, String> {
         let of = &task.of;
         if let Some(hub) = &of.hub {
-            let has_ended = hub.until <= self.ops.clock.now();
+            let now = self.ops.clock.now();
+            let has_ended = hub.until <= now;
             match &hub.intent {
-                Some(intent) if task.asks => return Ok(Next::Ask(intent.clone())),
+                Some(intent) if task.asks => {
+                    let is_strangers = intent.is_first && of.by == ANONYMOUS;
+                    return Ok(match self.refusals.wait(&task.url, now).filter(|_| is_strangers) {
+                        Some(wait) => Next::Rest(Ended::Unanswered(Some(wait))),
+                        None => Next::Ask(intent.clone()),
+                    });
+                }
                 // If it is confirmed, what was found meanwhile is sent.
-                Some(_) if has_ended || !of.is_delivered() => return Ok(Next::Rest(Ended::Unanswered)),
+                Some(_) if has_ended || !of.is_delivered() => return Ok(Next::Rest(Ended::Unanswered(None))),
                 None if has_ended => return Ok(Next::Rest(Ended::Nothing(task.newest))),
                 _ => {}
             }
@@ -221,7 +230,7 @@ impl Attempts {
         let looked = (!page.more && !repeats).then_some(page.next);
         let id = request_id(of, &progress, &page.epoch);
         let Some(body) = self.body(of, &page.epoch, page.items).await? else {
-            // Its feed was erased: the subscriber is to be notified, and gets nothing more.
+            // Its feed was erased or hidden: the subscriber is to be notified, and gets nothing more.
             return Ok(Next::Rest(Ended::Lost));
         };
         Ok(Next::Send(Batch { id, progress, first: first_seq, count, body, looked }))
@@ -242,7 +251,8 @@ impl Attempts {
         Ok(page)
     }
 
-    /// Writes a request's body. A notification of the hub says how the feed is, as of now; `None` if the feed was erased.
+    /// Writes a request's body. A notification of the hub says how the feed is, as of now; `None` if the feed was erased, or
+    /// became private and the subscriber has no token.
     async fn body(&self, of: &Subscription, epoch: &str, events: Vec<Event>) -> Result<Option<Body>, String> {
         let feed = match (&of.hub, of.wish.filter.feed) {
             (Some(_), Some(feed)) => {
@@ -250,7 +260,8 @@ impl Attempts {
             }
             _ => None,
         };
-        if of.hub.is_some() && feed.is_none() {
+        let may_see = |feed: &Feed| !feed.is_private() || of.by != ANONYMOUS;
+        if of.hub.is_some() && !feed.as_ref().is_some_and(may_see) {
             return Ok(None);
         }
         let hub = ops::hub::url(&self.ops);
@@ -262,8 +273,9 @@ impl Attempts {
     /// Verifies or notifies the subscriber. The next look reads the subscription again.
     async fn ask(&self, task: &Task, intent: Intent, slot: LaneSlot) -> Result<Ended, String> {
         if let (Some(hub), Some(sender)) = (&task.of.hub, self.ops.sender.get()) {
-            let verification = Verification { ops: &self.ops, lanes: &self.lanes, sender, of: &task.of, hub };
-            let asked = verification.ask(&task.url, &task.gone, intent, slot).await;
+            let (of, callback, refusals) = (&task.of, &task.url, &self.refusals);
+            let verification = Verification { ops: &self.ops, lanes: &self.lanes, sender, refusals, of, hub, callback };
+            let asked = verification.ask(&task.gone, intent, slot).await;
             asked.map_err(|error| with_causes(&error))?;
         }
         Ok(Ended::Lost)

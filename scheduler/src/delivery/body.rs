@@ -8,7 +8,7 @@ use common::time::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::documents::{Channel, Health, atom, base_url, entry_urn};
+use super::documents::{Channel, Health, atom, base_url, entry_urn, modified};
 use crate::wire::{EntryView, EventView};
 use store::{DeliveryFormat, Event, StoredEntry};
 
@@ -123,11 +123,12 @@ fn as_published(stored: StoredEntry) -> EntryView {
 }
 
 /// Returns an entry as an item of a JSON Feed 1.1. Only events of entries have one. What this fleet notes on the feed
-/// is for its operators' programs: subscribers of the hub do not get it. Their items keep the publisher's ids; ours may
-/// come from feeds that use the same ids.
+/// is for its operators' programs: subscribers of the hub do not get it, but for the base of relative links. Their items keep the
+/// publisher's ids; ours may come from feeds that use the same ids.
 fn item(event: &Event, is_ours: bool) -> Option<Value> {
     let stored = event.entry.as_ref()?;
     let entry = &stored.entry;
+    let base = base_url(entry);
     let id = if is_ours { entry_urn(stored.feed_id, &entry.id) } else { entry.id.clone() };
     let mut item = Map::new();
     let mut set = |name: &str, value: Option<Value>| {
@@ -141,12 +142,12 @@ fn item(event: &Event, is_ours: bool) -> Option<Value> {
     set("content_html", Some(content.into()));
     set("summary", entry.summary.as_deref().filter(|_| entry.content.is_some()).map(Value::from));
     set("date_published", entry.published.map(|at| json!(at)));
-    set("date_modified", entry.updated.map(|at| json!(at)));
+    set("date_modified", modified(stored).map(|at| json!(at)));
     set("language", entry.language.as_deref().map(Value::from));
     set("tags", (!entry.categories.is_empty()).then(|| json!(entry.categories)));
     set("authors", authors(entry));
     set("attachments", attachments(entry));
-    set("_feedfleet", is_ours.then(|| about(event, entry)));
+    set("_feedfleet", if is_ours { Some(about(event, entry)) } else { base.map(|base| json!({ "base_url": base })) });
     Some(Value::Object(item))
 }
 
@@ -202,6 +203,7 @@ mod tests {
             kind: kind.to_owned(),
             feed_id: FeedId(1),
             subscription: None,
+            limited_to: Vec::new(),
             at: Timestamp::EPOCH,
             feed: EntryFeed::default(),
             category: None,
@@ -250,6 +252,22 @@ mod tests {
     }
 
     #[test]
+    fn an_edit_moves_the_modification_of_an_entry_whose_publisher_states_none() {
+        let modified = |published: Option<u64>, updated: Option<u64>, stored: u64| {
+            let at = |seconds: u64| Timestamp::EPOCH.after(std::time::Duration::from_secs(seconds));
+            let mut event = event(1, "entry.updated", 1);
+            let form = event.entry.as_mut().unwrap();
+            form.stored = at(stored);
+            (form.entry.published, form.entry.updated) = (published.map(at), updated.map(at));
+            item(&event, true).unwrap().get("date_modified").cloned()
+        };
+        let at = |seconds: u64| Some(json!(Timestamp::EPOCH.after(std::time::Duration::from_secs(seconds))));
+        assert_eq!((modified(None, None, 0), modified(Some(10), None, 0)), (None, None), "it was not edited");
+        assert_eq!((modified(None, None, 30), modified(Some(10), None, 30)), (at(30), at(30)));
+        assert_eq!((modified(Some(40), None, 30), modified(Some(10), Some(20), 30)), (at(40), at(20)));
+    }
+
+    #[test]
     fn texts_as_published_come_with_the_base_of_their_links() {
         let linked = |stated: Option<&str>| {
             let mut event = event(1, "entry.new", 1);
@@ -269,6 +287,8 @@ mod tests {
             let item = item(&linked(stated), true).unwrap();
             assert_eq!(item["_feedfleet"]["base_url"], base);
             assert_eq!(item["content_html"], "<a href='2'>next</a>", "the text stays");
+            let at_hub = super::item(&linked(stated), false).unwrap();
+            assert_eq!(at_hub["_feedfleet"], json!({ "base_url": base }), "and nothing that is the operator's");
         }
         assert_eq!(item(&event(1, "entry.new", 1), true).unwrap()["_feedfleet"]["base_url"], Value::Null);
     }

@@ -20,6 +20,7 @@ use super::body::Body;
 use super::lanes::{LaneSlot, Lanes};
 use super::sender::Sender;
 use super::settle::is_ours;
+use super::targets::Refusals;
 use crate::error::BackendError;
 use crate::ops::hub::{TopicFeed, YOUNG, question_id};
 use crate::ops::{self, Ops};
@@ -47,8 +48,10 @@ pub(super) struct Verification<'a> {
     pub(super) ops: &'a Ops,
     pub(super) lanes: &'a Lanes,
     pub(super) sender: &'a Sender,
+    pub(super) refusals: &'a Refusals,
     pub(super) of: &'a Subscription,
     pub(super) hub: &'a Hub,
+    pub(super) callback: &'a Url,
 }
 
 impl Verification<'_> {
@@ -56,14 +59,13 @@ impl Verification<'_> {
     /// another process was faster.
     pub(super) async fn ask(
         &self,
-        callback: &Url,
         gone: &CancellationToken,
         intent: Intent,
         mut slot: LaneSlot,
     ) -> Result<(), BackendError> {
         let (at, begun) = (self.ops.clock.now(), Instant::now());
         let challenge = format!("{:032x}", rand::rng().random::<u128>());
-        let url = question(callback, &self.hub.topic, &intent, &challenge);
+        let url = question(self.callback, &self.hub.topic, &intent, &challenge);
         let request = DeliveryRequest { url, fields: Vec::new(), body: None };
         let answered = self.lanes.answered(self.sender, request, &mut slot);
         let Some(answer) = gone.run_until_cancelled(answered).await else { return Ok(()) };
@@ -102,6 +104,7 @@ impl Verification<'_> {
         if intent.mode != IntentMode::Subscribe {
             return self.end().await;
         }
+        self.refusals.note(self.callback, true, self.ops.clock.now());
         let feed = match ops::hub::feed_of(self.ops, &self.hub.topic, self.of.wish.filter.feed).await? {
             TopicFeed::Found(feed) => feed,
             TopicFeed::Later => {
@@ -153,6 +156,9 @@ impl Verification<'_> {
 
     /// The subscriber does not want it, or does not answer: what it had stays as it was.
     async fn refused(&self, intent: &Intent, delivery: Delivery) -> Result<(), BackendError> {
+        if intent.is_first {
+            self.refusals.note(self.callback, false, self.ops.clock.now());
+        }
         if intent.is_first || intent.mode == IntentMode::Denied {
             return self.end().await;
         }

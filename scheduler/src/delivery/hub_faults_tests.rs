@@ -7,21 +7,46 @@ use common::delivery::DeliveryRequest;
 use common::secrets::{Keyring, Login};
 use common::time::{Clock, Timestamp};
 use common::url::FeedId;
+use common::webhook::SignatureKind;
 
 use super::hub_tests::*;
 use super::tending::{Tending, round};
 use crate::ops::hub::{HubRefusal, HubRequest, MOST_PER_HOST};
-use crate::ops::subscriptions::EditSubscription;
+use crate::ops::subscriptions::{EditSubscription, From, WantedSecret};
 use crate::ops::unmove::unmove;
 use crate::ops::{self, AddFeed, EditFeed};
 use crate::upkeep::reseal::Resealing;
-use store::{DeliveryFormat, Hub, IntentMode, NewSubscription, SubscriptionState};
+use store::{DeliveryFormat, EventFilter, Hub, IntentMode, NewSubscription, SubscriptionKind, SubscriptionState, Wish};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Returns the body of a notification.
 fn text(request: &DeliveryRequest) -> String {
     String::from_utf8(request.body.clone().unwrap()).unwrap()
+}
+
+impl World {
+    /// Adds a subscription to the witness, and waits until the deliveries have it: they have read all others as they were before.
+    pub(super) async fn witness(&self) {
+        let kinds = ["feed.added", "entry.new"].map(str::to_owned).to_vec();
+        let wish = Wish {
+            kind: SubscriptionKind::Webhook,
+            target: WITNESS.into(),
+            filter: EventFilter { kinds, ..EventFilter::default() },
+            format: DeliveryFormat::Feedfleet,
+            batch: 500,
+            delay: Duration::ZERO,
+        };
+        let secret = WantedSecret::Generated(SignatureKind::Hmac);
+        ops::subscriptions::add(&self.ops, wish, secret, From::After(0), "ann").await.unwrap();
+        self.witnessed("feed.added").await;
+    }
+
+    /// Waits until the deliveries have woken those that wait for this event.
+    pub(super) async fn witnessed(&self, part: &str) {
+        let is_in = |request: &DeliveryRequest| text(request).contains(part);
+        self.until(part, async |world| world.seen.lock().unwrap().iter().any(is_in).then_some(())).await;
+    }
 }
 
 #[tokio::test]
@@ -36,7 +61,7 @@ async fn callbacks_that_never_answer_delay_no_notification() {
         world.ask(&HubRequest { callback: format!("https://s{number}.example/"), ..request() }).await;
     }
     world.requests(2).await;
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    world.witness().await;
     world.entry(id, "1").await;
     world.until("notification", async |world| world.notified().first().cloned()).await;
     world.end().await;
@@ -171,7 +196,7 @@ async fn failing_while_a_question_waits() -> (World, [FeedId; 2]) {
     world.ask(&request()).await;
     world.until("question", async |world| (world.subscription().await?.hub?.intent?.tries == 1).then_some(())).await;
     // The next look of the deliveries reads that.
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    world.witness().await;
     (world, [added[0].id, added[1].id])
 }
 
@@ -191,8 +216,11 @@ async fn an_entry_drops_no_notification_that_waits_beside_a_question() {
     let (world, ids) = failing_while_a_question_waits().await;
     let before = world.subscription().await.unwrap().progress;
     assert!(before.pending > before.cursor);
-    world.entry(ids[0], "https://a.example/2").await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    for (id, entry) in [(ids[0], "https://a.example/2"), (ids[1], "https://b.example/1")] {
+        // What the one before began has ended by then.
+        world.entry(id, entry).await;
+        world.witnessed(entry).await;
+    }
     assert_eq!(world.subscription().await.unwrap().progress, before);
     notified_once_confirmed(&world, &["https://a.example/1", "https://a.example/2"]).await;
     world.end().await;
@@ -202,7 +230,7 @@ async fn an_entry_drops_no_notification_that_waits_beside_a_question() {
 async fn an_entry_of_another_feed_moves_no_cursor_over_a_notification_that_waits_beside_a_question() {
     let (mut world, ids) = failing_while_a_question_waits().await;
     world.entry(ids[1], "https://b.example/1").await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    world.witnessed("https://b.example/1").await;
     world.restart().await;
     notified_once_confirmed(&world, &["https://a.example/1"]).await;
     world.end().await;

@@ -29,6 +29,8 @@ use store::{DeliveryFormat, FeedRef, IntentMode, Move, Moved, Subscription, Subs
 pub(super) const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 pub(super) const TOPIC: &str = "https://a.example/feed.xml";
 const CALLBACK: &str = "https://s.example/callback?id=7";
+/// A target that accepts everything, whatever the subscriber says.
+pub(super) const WITNESS: &str = "https://witness.example/";
 
 /// What the subscriber answers to questions.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,6 +52,8 @@ pub(super) struct World {
     pub(super) clock: Arc<ManualClock>,
     says: Arc<Mutex<Says>>,
     pub(super) got: Arc<Mutex<Vec<DeliveryRequest>>>,
+    /// What the witness got.
+    pub(super) seen: Arc<Mutex<Vec<DeliveryRequest>>>,
     _folder: tempfile::TempDir,
     delivering: (tokio::task::JoinHandle<()>, CancellationToken),
 }
@@ -85,11 +89,13 @@ impl World {
         config.delivery.concurrency = 8;
         let ops = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &shared).ops;
         let says = Arc::new(Mutex::new(Says::Yes));
-        let got: Arc<Mutex<Vec<DeliveryRequest>>> = Arc::default();
-        let (script, log) = (Arc::clone(&says), Arc::clone(&got));
+        let [got, seen]: [Arc<Mutex<Vec<DeliveryRequest>>>; 2] = Default::default();
+        let (script, logs) = (Arc::clone(&says), [Arc::clone(&got), Arc::clone(&seen)]);
         let send = move |request: DeliveryRequest| {
-            let answer = answer(*script.lock().unwrap(), &request);
-            log.lock().unwrap().push(request);
+            let is_seen = request.url.as_str() == WITNESS;
+            let says = if is_seen { Says::Yes } else { *script.lock().unwrap() };
+            let answer = answer(says, &request);
+            logs[usize::from(is_seen)].lock().unwrap().push(request);
             let answering: Answering = match answer {
                 Some(answer) => Box::pin(std::future::ready(answer)),
                 None => Box::pin(std::future::pending()),
@@ -98,7 +104,7 @@ impl World {
         };
         assert!(ops.sender.set(Sender { send: Box::new(send), judge: Box::new(|_| Ok(())) }).is_ok());
         let delivering = deliver(&ops);
-        World { ops, clock, says, got, _folder: folder, delivering }
+        World { ops, clock, says, got, seen, _folder: folder, delivering }
     }
 
     pub(super) fn say(&self, says: Says) {
@@ -106,7 +112,7 @@ impl World {
     }
 
     pub(super) async fn subscription(&self) -> Option<Subscription> {
-        self.ops.store.subscriptions(0, 10).await.unwrap().into_iter().next()
+        self.ops.store.subscriptions(0, 10).await.unwrap().into_iter().find(|it| it.hub.is_some())
     }
 
     pub(super) async fn until<T>(&self, what: &str, found: impl AsyncFn(&World) -> Option<T>) -> T {
@@ -372,8 +378,12 @@ async fn notifications_are_signed_and_say_how_the_feed_is() {
 
     // The lease ends: later events are not delivered.
     world.clock.advance(Duration::from_secs(601));
-    world.entry(id, "3").await;
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    world.witness().await;
+    for entry in ["third", "fourth"] {
+        // What the one before began has ended by then.
+        world.entry(id, entry).await;
+        world.witnessed(entry).await;
+    }
     assert_eq!(world.got.lock().unwrap().len(), 4);
     round(&world.ops).await.unwrap();
     assert!(world.subscription().await.is_none());

@@ -20,6 +20,8 @@ mod hub;
 #[cfg(test)]
 mod hub_faults_tests;
 #[cfg(test)]
+mod hub_limits_tests;
+#[cfg(test)]
 mod hub_tests;
 mod lanes;
 mod range;

@@ -55,7 +55,8 @@ impl RecentPage {
         let events = || items.iter().map(|recent| &recent.event);
         let feeds = events().map(|event| event.feed_id).collect();
         let hosts = events().filter_map(|event| event.host.clone()).collect();
-        let labels = events().flat_map(|event| &event.feed.marks.labels).cloned().collect();
+        let labels = events().flat_map(|event| event.feed.marks.labels.iter().chain(&event.limited_to));
+        let labels = labels.cloned().collect();
         let kinds = events().map(|event| event.kind.clone()).collect();
         let categories = events().filter_map(|event| event.category).collect();
         let entries = events().filter_map(|event| event.entry.as_ref());
@@ -220,6 +221,15 @@ mod tests {
         in_parts.sort_unstable();
         assert_eq!(in_parts, [1, 2, 3]);
         assert!(found(0, serde_json::json!({ "text": "x" })).is_empty(), "there is no entry");
+
+        let limited = Event { limited_to: vec!["z".into()], ..event(4, 0, "c:443", &[]) };
+        let page = EventPage { epoch: "e".into(), oldest: 1, items: vec![limited], next: 4, more: false };
+        let page = Recent::default().keep(3, page);
+        let visible = |labels: &[&str]| -> usize {
+            let visible = labels.iter().map(|label| (*label).to_owned()).collect();
+            page.matching(3, &EventFilter { visible, ..EventFilter::default() }).count()
+        };
+        assert_eq!((visible(&["z", "y"]), visible(&["y"])), (1, 0), "a subscription of the caller");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::lanes::Lanes;
 use super::reader::{News, next_news, read};
 use super::recent::Recent;
 use super::saver::Saver;
-use super::targets::Targets;
+use super::targets::{Refusals, Targets};
 use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::ops::Ops;
@@ -69,8 +69,9 @@ impl Share {
         let holder = format!("{:032x}", rand::rng().random::<u128>());
         let saver = Saver::new(Arc::clone(&ops.store), Arc::clone(&ops.clock), holder);
         let lanes = Lanes::new(ops.config.delivery.concurrency);
+        let (recent, refusals) = (Recent::default(), Refusals::default());
         Share {
-            attempts: Arc::new(Attempts { ops, lanes, saver, recent: Recent::default() }),
+            attempts: Arc::new(Attempts { ops, lanes, saver, recent, refusals }),
             held: HashMap::new(),
             targets: Targets::default(),
             due: BTreeSet::new(),
@@ -208,10 +209,8 @@ impl Share {
         let id = subscription.id;
         self.let_go(id);
         let intent = subscription.hub.as_ref().and_then(|hub| hub.intent.as_ref());
-        let may_ask = subscription.state == SubscriptionState::Disabled && intent.is_some();
         let url = match Url::parse(&subscription.wish.target) {
-            // One that is disabled may be asked whether it is wanted again.
-            Ok(url) if may_ask || subscription.state == SubscriptionState::Active => url,
+            Ok(url) if subscription.is_served() => url,
             Ok(_) => return,
             Err(error) => {
                 tracing::error!(subscription = id, %error, "the target of a subscription is not a URL");
@@ -334,7 +333,8 @@ impl Share {
                     (None, looked) => looked,
                 }
             }
-            Ended::Unanswered => {
+            Ended::Unanswered(question) => {
+                held.question = question.or(held.question);
                 let due = held.question.unwrap_or_else(|| now.after(TRY_AGAIN));
                 return self.wait(id, due);
             }

@@ -1,4 +1,4 @@
-//! The limits at each target host: concurrent requests, and the gap between their starts.
+//! The limits at each target host: concurrent requests, the gap between their starts, and how often a host that refuses receives a request.
 //!
 //! The store gives all subscriptions to one target host to one scheduler, so these are the fleet's limits.
 
@@ -6,11 +6,21 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use common::time::Timestamp;
+use rand::RngExt;
 use tokio::sync::{MutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use url::Url;
 
+use super::backoff::next_try;
 use super::lanes::Way;
+
+/// First requests that a host may refuse in a row before further ones wait.
+pub(super) const REFUSALS: u32 = 20;
+/// How long they wait at most. Others with callbacks on the host wait too.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How long a refusal counts.
+const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// The hosts of all subscriptions that this process holds.
 #[derive(Default)]
@@ -47,6 +57,42 @@ impl Targets {
     }
 }
 
+/// Hosts whose callbacks refused first requests to the hub. Anybody can make such requests in their name, again and again.
+#[derive(Default)]
+pub(super) struct Refusals(Mutex<HashMap<String, Refusal>>);
+
+struct Refusal {
+    in_a_row: u32,
+    last: Timestamp,
+    /// Until then no other first request is sent to the host.
+    until: Timestamp,
+}
+
+impl Refusals {
+    /// Notes whether a callback confirmed a subscription.
+    pub(super) fn note(&self, callback: &Url, has_confirmed: bool, now: Timestamp) {
+        let host = callback.host_str().unwrap_or_default();
+        let mut hosts = common::lock(&self.0);
+        if has_confirmed {
+            hosts.remove(host);
+            return;
+        }
+        hosts.retain(|_, refusal| refusal.last.after(REMEMBERED) > now);
+        let refusal = hosts.entry(host.to_owned()).or_insert(Refusal { in_a_row: 0, last: now, until: now });
+        (refusal.in_a_row, refusal.last) = (refusal.in_a_row.saturating_add(1), now);
+        if let failures @ 1.. = refusal.in_a_row.saturating_sub(REFUSALS) {
+            let next = next_try(failures, None, rand::rng().random(), now);
+            refusal.until = next.min(now.after(LONGEST_WAIT));
+        }
+    }
+
+    /// Returns until when a first request to this callback waits. Of those that wait any one is the next.
+    pub(super) fn wait(&self, callback: &Url, now: Timestamp) -> Option<Timestamp> {
+        let until = common::lock(&self.0).get(callback.host_str().unwrap_or_default())?.until;
+        (until > now).then(|| until.after(Duration::from_secs(1).mul_f64(rand::rng().random())))
+    }
+}
+
 impl Target {
     /// Waits for the turn to wait for a slot of a lane.
     pub(super) async fn turn(&self, way: Way) -> MutexGuard<'_, ()> {
@@ -77,7 +123,36 @@ impl Target {
 mod tests {
     use super::*;
 
-    #[tokio::test]
+    #[test]
+    fn a_host_that_keeps_refusing_is_asked_ever_more_rarely_until_it_confirms() {
+        let (refusals, now) = (Refusals::default(), Timestamp::from_millis(1_790_000_000_000));
+        let of = |number: u32| format!("https://s.example/{number}").parse::<Url>().unwrap();
+        for number in 0..REFUSALS {
+            refusals.note(&of(number), false, now);
+        }
+        assert_eq!(refusals.wait(&of(99), now), None, "somebody may try some times");
+        let mut waits = Vec::new();
+        for number in 0..10 {
+            refusals.note(&of(number), false, now);
+            waits.push(refusals.wait(&of(99), now).unwrap().since(now));
+        }
+        let seconds = |number: u64| Duration::from_secs(number);
+        assert!(waits[0] < seconds(3) && waits[4] > seconds(11), "{waits:?}");
+        assert!(waits[9] >= LONGEST_WAIT && waits[9] <= LONGEST_WAIT + seconds(1), "{waits:?}");
+        let other: Url = "https://t.example/".parse().unwrap();
+        assert_eq!(refusals.wait(&other, now), None);
+        let later = now.after(LONGEST_WAIT);
+        assert_eq!(refusals.wait(&of(99), later), None);
+        refusals.note(&of(98), false, later);
+        assert!(refusals.wait(&of(99), later).is_some());
+        refusals.note(&of(98), true, later);
+        assert_eq!(refusals.wait(&of(99), later), None);
+        refusals.note(&of(98), false, later);
+        refusals.note(&other, false, later.after(REMEMBERED));
+        assert_eq!(common::lock(&refusals.0).len(), 1, "it is forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn requests_to_one_host_start_a_gap_apart_whatever_their_paths() {
         let gap = Duration::from_millis(100);
         let mut targets = Targets::default();

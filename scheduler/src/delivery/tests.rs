@@ -20,7 +20,7 @@ use super::recent::Recent;
 use super::saver::Saver;
 use super::sender::{Answering, Sender};
 use super::share::Share;
-use super::targets::Targets;
+use super::targets::{Refusals, Targets};
 use crate::ops::subscriptions::{EditSubscription, From, SubscriptionError, WantedSecret};
 use crate::ops::{self, Ops};
 use crate::run::{Backends, Scheduler};
@@ -144,7 +144,7 @@ impl World {
         let turn = DeliveryTurn { holder: "x", lasts: Duration::from_secs(60), idle: &[] };
         ops.store.lease_subscriptions(&turn).await.unwrap();
         let saver = Saver::new(Arc::clone(&ops.store), Arc::clone(&ops.clock), "x".into());
-        Attempts { lanes: Lanes::new(4), saver, recent: Recent::default(), ops }
+        Attempts { lanes: Lanes::new(4), saver, recent: Recent::default(), refusals: Refusals::default(), ops }
     }
 
     pub(super) async fn task(&self, id: i64) -> Task {

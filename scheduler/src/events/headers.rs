@@ -81,6 +81,7 @@ mod tests {
             kind: "entry.new".into(),
             feed_id: FeedId(feed),
             subscription: None,
+            limited_to: Vec::new(),
             at: Timestamp::EPOCH,
             feed: EntryFeed { marks: Marks { labels, ..Marks::default() }, ..EntryFeed::default() },
             category: Some(Category::B),

@@ -45,6 +45,9 @@ const BATCH: u32 = 100;
 /// The maximum length of a secret, and of a topic, in bytes.
 const LONGEST_SECRET: usize = 199;
 const LONGEST_TOPIC: usize = 2_048;
+/// Why a topic is refused.
+const UNKNOWN: &str = "this hub has no such feed";
+const ENDED: &str = "this feed is no longer polled here";
 /// How often a change is made again because another one was made at the same time.
 const TRIES: usize = 20;
 
@@ -176,8 +179,8 @@ async fn unsubscribe(ops: &Ops, request: &HubRequest, known: Option<Subscription
 /// nothing before it has confirmed them, and none replaces one that waits.
 async fn ask(ops: &Ops, known: &Subscription, intent: Intent) -> Result<(), HubRefusal> {
     let Some(hub) = &known.hub else { return Err(StoreError::Outdated.into()) };
-    // A disabled subscription is verified too: its subscriber may be back.
-    if known.state == SubscriptionState::Paused {
+    // A disabled subscription is verified too: its subscriber may be back. One that is paused may end, and is not resumed.
+    if known.state == SubscriptionState::Paused && intent.mode == IntentMode::Subscribe {
         return Err(HubRefusal::Paused);
     }
     let now = ops.clock.now();
@@ -294,16 +297,21 @@ async fn known_feed(
     if let Some(id) = known.filter(|_| found.as_ref().is_none_or(is_over)) {
         found = ops.store.feed(&FeedRef::Id(id)).await?.or(found);
     }
+    let is_hidden = |feed: &Feed| feed.is_private() && access != HubAccess::Token;
+    let mut hidden = found.as_ref().is_some_and(is_hidden);
     if let Some(survivor) = found.as_ref().and_then(|feed| feed.merged_into) {
         found = ops.store.feed(&FeedRef::Id(survivor)).await?;
+        hidden |= found.as_ref().is_some_and(is_hidden);
     }
     Ok(match found {
         _ if access == HubAccess::Off => Err("this hub is closed".to_owned()),
-        Some(feed) if is_over(&feed) => Err("this feed is no longer polled here".to_owned()),
-        // To a caller without a token, private feeds look like unknown ones.
-        Some(feed) if feed.is_private() && access != HubAccess::Token => Err("this hub has no such feed".to_owned()),
+        // To a caller without a token, private feeds look like unknown ones, whatever became of them. Where an unknown one would be
+        // added, they look like those that ended.
+        _ if hidden && access == HubAccess::Open => Err(ENDED.to_owned()),
+        _ if hidden => Err(UNKNOWN.to_owned()),
+        Some(feed) if is_over(&feed) => Err(ENDED.to_owned()),
         Some(feed) => Ok(Some(feed.id)),
-        None if access == HubAccess::Known => Err("this hub has no such feed".to_owned()),
+        None if access == HubAccess::Known => Err(UNKNOWN.to_owned()),
         None => Ok(None),
     })
 }

@@ -123,7 +123,7 @@ fn wanted(known: &[Known], query: &FeedQuery) -> Vec<usize> {
         let Known { feed, category, failure } = known;
         let has = |text: &String| feed.url.as_str().contains(text.as_str());
         query.text.as_ref().is_none_or(has)
-            && query.host.as_ref().is_none_or(|host| *host == feed.host)
+            && (query.hosts.is_empty() || query.hosts.contains(&feed.host))
             && query.category.is_none_or(|wanted| wanted == *category)
             && query.status.is_none_or(|status| status == feed.status)
             && query.failure.is_none_or(|failing| Some(failing) == *failure)
@@ -199,10 +199,13 @@ async fn lists_are_complete_and_in_order_by_every_filter(store: &dyn Store) {
     let known = fill(store).await;
     let schedule = schedule(store).await;
     let none = FeedQuery::default();
+    let [large, few] = ["large.org:443", "h3.org:443"].map(HostKey::new);
     let queries = [
         none.clone(),
-        FeedQuery { host: Some(HostKey::new("large.org:443")), ..none.clone() },
-        FeedQuery { host: Some(HostKey::new("h3.org:443")), ..none.clone() },
+        FeedQuery { hosts: vec![large.clone()], ..none.clone() },
+        FeedQuery { hosts: vec![few.clone()], ..none.clone() },
+        FeedQuery { hosts: vec![few.clone(), large.clone()], ..none.clone() },
+        FeedQuery { hosts: vec![few, HostKey::new("h5.org:443")], ..none.clone() },
         FeedQuery { category: Some(Category::C), ..none.clone() },
         FeedQuery { category: Some(Category::B), ..none.clone() },
         FeedQuery { category: Some(Category::A), ..none.clone() },
@@ -212,7 +215,7 @@ async fn lists_are_complete_and_in_order_by_every_filter(store: &dyn Store) {
         FeedQuery { penalised: true, ..none.clone() },
         FeedQuery { penalised: true, failure: Some(FailureKind::Tls), ..none.clone() },
         FeedQuery { penalised: true, status: Some(Status::Active), ..none.clone() },
-        FeedQuery { category: Some(Category::C), host: Some(HostKey::new("large.org:443")), ..none.clone() },
+        FeedQuery { category: Some(Category::C), hosts: vec![large], ..none.clone() },
         FeedQuery {
             category: Some(Category::D),
             status: Some(Status::Active),

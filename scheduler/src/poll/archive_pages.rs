@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use common::archive::{ArchiveLimits, Step};
+use common::archive::ArchiveLimits;
 use common::config::PolicyConfig;
 use common::feed::Feed;
 use common::host::HostKey;
@@ -120,7 +120,7 @@ fn judge_page(settling: &Settling<'_>, feed: &Feed, mut report: FetchReport, now
                 archive.after(document, report.wire_bytes, limits)
             }
             // Without a time it counts as a failure: otherwise nothing would end the requests to a server that throttles them all.
-            Outcome::Throttled { .. } if wait.is_some() => Step { next: Some(archive), ..Step::default() },
+            Outcome::Throttled { .. } if wait.is_some() => archive.after_throttle(now),
             _ => archive.after_failure(),
         };
         let closes = |gap: &Timestamp| {

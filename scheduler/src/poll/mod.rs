@@ -14,7 +14,7 @@ pub mod moves;
 mod new_rules;
 mod open_minutes;
 mod pushed;
-mod refusals;
+pub(crate) mod refusals;
 pub mod results;
 pub(crate) mod retire;
 mod settling;

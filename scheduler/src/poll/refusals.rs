@@ -11,10 +11,11 @@ use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::FeedId;
 
+use crate::condition::Condition;
 use crate::condition::refusals::Word;
 use crate::error::BackendError;
 use crate::poll::settling::Settling;
-use store::{NewRequeue, RefusedHost, RequeueFilter};
+use store::{NewRequeue, RefusedHost, RequeueFilter, Store, StoreError};
 
 /// Feeds a second that are polled again once their host answers; the host's own pace counts as well.
 const RATE: f64 = 10.0;
@@ -84,27 +85,55 @@ async fn host_answers(
     now: Timestamp,
 ) -> Result<(), BackendError> {
     let refusal = settling.condition.refusals.of(host);
-    let ended = settling.store.host_answers(host, report.feed, now).await?;
+    let ended = settling.store.host_answers(host, report.feed, now).await;
+    if !matches!(ended, Ok(false)) {
+        // What fails may be stored all the same, and then the next call does not say that it ended.
+        owe_requeues(settling.condition, host);
+    }
+    let ended = ended?;
     settling.condition.refusals.forget(host);
-    let Some(refusal) = refusal.filter(|_| ended) else { return Ok(()) };
-    tracing::info!(%host, since = %refusal.since, "the host answers again");
-    // Those that are missing or broken are none of its refusals.
+    if let Some(refusal) = refusal.filter(|_| ended) {
+        tracing::info!(%host, since = %refusal.since, "the host answers again");
+    }
+    if let Err(error) = begin_owed(settling.store, settling.condition, now).await {
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(%host, error, "the feeds that the host refused are polled again later");
+    }
+    Ok(())
+}
+
+/// Notes that the feeds that the host refused are to be polled again. Those that are missing or broken are none of its refusals.
+fn owe_requeues(condition: &Condition, host: &HostKey) {
     for (failure, http_statuses) in [(FailureKind::Status, REFUSALS.to_vec()), (FailureKind::Blocked, Vec::new())] {
-        let filter = RequeueFilter {
+        condition.refusals.owe_requeue(RequeueFilter {
             hosts: vec![host.clone()],
             status: Some(Status::Active),
             failure: Some(failure),
             http_statuses,
             ..RequeueFilter::default()
-        };
-        let plan = settling.store.plan_requeue(&filter, true).await?;
-        let queued: u64 = plan.classes.iter().map(|(.., feeds)| feeds).sum();
-        if queued > 0 {
-            let by = "host.recovered".to_owned();
-            let new = NewRequeue { filter, rate: RATE, lift_penalties: true, by, matched: queued, queued };
-            // With too many requeues already they come when they are due.
-            settling.store.begin_requeue(&new, now).await?;
+        });
+    }
+}
+
+/// Begins the requeues of feeds whose hosts answer again. What the store does not take stays owed.
+pub(crate) async fn begin_owed(store: &dyn Store, condition: &Condition, now: Timestamp) -> Result<(), StoreError> {
+    while let Some(filter) = condition.refusals.take_owed_requeue() {
+        if let Err(error) = begin(store, &filter, now).await {
+            condition.refusals.owe_requeue(filter);
+            return Err(error);
         }
+    }
+    Ok(())
+}
+
+async fn begin(store: &dyn Store, filter: &RequeueFilter, now: Timestamp) -> Result<(), StoreError> {
+    let plan = store.plan_requeue(filter, true).await?;
+    let queued: u64 = plan.classes.iter().map(|(.., feeds)| feeds).sum();
+    if queued > 0 {
+        let (filter, by) = (filter.clone(), "host.recovered".to_owned());
+        let new = NewRequeue { filter, rate: RATE, lift_penalties: true, by, matched: queued, queued };
+        // With too many requeues already they come when they are due.
+        store.begin_requeue(&new, now).await?;
     }
     Ok(())
 }

@@ -43,6 +43,7 @@ macro_rules! schedule_conformance {
             unpark_brings_the_head_forward_only
             a_host_s_head_is_as_early_and_as_urgent_as_any_of_its_feeds
             claiming_a_head_rearms_it_while_others_stay_parked
+            a_held_host_with_several_feeds_is_left_alone_until_its_hold_ends
             only_a_claimed_feed_can_be_parked
             a_woken_parked_feed_goes_first_and_when_it_is_wanted
             removing_the_last_parked_feed_removes_the_head
@@ -314,6 +315,18 @@ cases! {
         assert_eq!(claim(schedule, 170, 10).await, [2]);
         schedule.park(&[parking(2, 180, 0)]).await.unwrap();
         assert_eq!(claim(schedule, 180, 10).await, [2]);
+    }
+
+    a_held_host_with_several_feeds_is_left_alone_until_its_hold_ends(schedule) {
+        parked(schedule, &[1, 2], 50).await;
+        assert_eq!(claim(schedule, 50, 10).await, [1]);
+        schedule.park(&[parking(1, 9000, 0)]).await.unwrap();
+        assert!(claim(schedule, 8999, 10).await.is_empty(), "not when its lease would have ended");
+        assert_eq!(claim(schedule, 9000, 10).await, [1]);
+        // Its host became free while it was claimed.
+        schedule.unpark(&[(HostKey::new("busy:80"), at(9010))]).await.unwrap();
+        schedule.park(&[parking(1, 20_000, 0)]).await.unwrap();
+        assert_eq!(claim(schedule, 9010, 10).await, [1]);
     }
 
     only_a_claimed_feed_can_be_parked(schedule) {

@@ -79,10 +79,11 @@ impl Mirror {
     }
 
     pub(crate) fn park(&mut self, feed: i64, host: u8, band: Band, until: i64, rank: i64) {
-        let Some(At::Leased { woken, .. }) = self.feeds.get(&feed).copied() else { return };
+        let Some(At::Leased { until: lease, woken, .. }) = self.feeds.get(&feed).copied() else { return };
         let (rank, band) = if woken { (i64::MIN, Band::Urgent) } else { (rank, band) };
         let head = self.heads.entry(host).or_insert((until, band));
-        *head = (head.0.min(until), head.1.min(band));
+        let at = if head.0 == lease { until } else { head.0.min(until) };
+        *head = (at, head.1.min(band));
         self.place(feed, At::Parked { host, rank, band });
     }
 

@@ -9,7 +9,8 @@
 //! - a lower during a live lease keeps the lease and is remembered: the next `put` makes the feed due;
 //! - a `put` that comes after the end of its caller's lease undoes no lower;
 //! - a host with parked feeds always has one timed head in the schedule (in each shard), whatever process dies;
-//!   claiming it claims the top parked feed and sets the head to the lease's end while others stay parked;
+//!   claiming it claims the top parked feed and sets the head to the lease's end while others stay parked; if the feed is
+//!   parked there again, the head moves on to when the host can be polled, so that nothing is claimed of a host on hold;
 //! - a schedule that lost its memory reports that until it is rebuilt.
 
 #[cfg(test)]

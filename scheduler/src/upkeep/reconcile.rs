@@ -1,14 +1,16 @@
 //! Synchronises the schedule and the gate with the store: at start, after either lost its memory, and at intervals.
 //!
-//! The store is the truth; this module only reads it. Every step may run at any time, in several processes at once.
+//! The store is the truth; this module only reads it, but for feeds that a wrong clock planned, which it wakes. Every step may
+//! run at any time, in several processes at once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::config::Config;
 use common::host_gate::{HostGate, LoadMark};
 use common::metrics::Metrics;
-use common::policy::OPEN_REACH;
+use common::policy::{OPEN_REACH, usual_reach};
 use common::queue::Queue;
 use common::report::FetchReport;
 use common::time::{Clock, SteadyClock, Timestamp, compared};
@@ -17,11 +19,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
 use crate::condition::failure_log::FailureLog;
+use crate::condition::gate::Closed;
 use crate::error::BackendError;
 use crate::poll::subject::placement_slot;
 use crate::schedule::{Schedule, ScheduleError, Slot};
 use crate::upkeep::orders::Orders;
-use store::Store;
+use store::{Placement, Store};
 
 /// Compares the schedule and the gate with the store.
 pub struct Reconciler {
@@ -45,6 +48,10 @@ pub struct Reconciler {
 
 /// Feeds read from the store at once.
 const PAGE: u32 = if cfg!(test) { 100 } else { 10_000 };
+/// Of these, the states read at once of those that are due far ahead.
+const STATES: usize = 1_000;
+/// In milliseconds.
+const MINUTE: i64 = 60_000;
 /// How often the stored holds are put on the gate, whatever it may have forgotten.
 const REFRESH_HOLDS: Duration = Duration::from_secs(60);
 /// How often a loss of memory is looked for.
@@ -99,9 +106,12 @@ impl Reconciler {
                     tracing::warn!(filled, "the schedule had lost its memory; it was filled from the store");
                 }
             }
-            if clock.now().is_time_again(compared, self.config.scheduler.reconcile_interval) {
-                compared = clock.now();
-                if let Some(corrected @ 1..) = comparing.note(self.compare(clock, stop, |_| true).await) {
+            let now = clock.now();
+            if now.is_time_again(compared, self.config.scheduler.reconcile_interval) {
+                // A clock that was set back may have planned feeds when it was ahead, by whatever time.
+                let reach = if now < compared { Duration::ZERO } else { self.usual_reach() };
+                compared = now;
+                if let Some(corrected @ 1..) = comparing.note(self.compare(clock, stop, Some(reach), |_| true).await) {
                     tracing::warn!(corrected, "the schedule differed from the store");
                 }
             }
@@ -129,7 +139,7 @@ impl Reconciler {
 
     async fn fill(&self, clock: &dyn Clock, stop: &CancellationToken) -> Result<Option<usize>, BackendError> {
         let Some(mark) = self.schedule.begin_rebuild().await? else { return Ok(None) };
-        let filled = self.compare(clock, stop, |slot| self.schedule.is_lost(&mark, slot.feed)).await?;
+        let filled = self.compare(clock, stop, None, |slot| self.schedule.is_lost(&mark, slot.feed)).await?;
         if stop.is_cancelled() {
             return Ok(None);
         }
@@ -137,16 +147,22 @@ impl Reconciler {
     }
 
     /// Walks the store and adds to the schedule what is missing, and brings forward what is later than a lease can
-    /// explain. Returns how many places were wrong.
+    /// explain. Returns how many places were wrong. What a clock that was ahead planned is brought forward in both.
     pub async fn schedule_once(&self, clock: &dyn Clock) -> Result<usize, BackendError> {
-        self.compare(clock, &CancellationToken::new(), |_| true).await
+        self.compare(clock, &CancellationToken::new(), Some(self.usual_reach()), |_| true).await
     }
 
-    /// The same for the slots that count, until stopped: a large store takes minutes.
+    fn usual_reach(&self) -> Duration {
+        usual_reach(&self.condition.config.get().policy)
+    }
+
+    /// The same for the slots that count, until stopped: a large store takes minutes. With `reach`, feeds that are due further ahead
+    /// are looked at as well.
     async fn compare(
         &self,
         clock: &dyn Clock,
         stop: &CancellationToken,
+        reach: Option<Duration>,
         counts: impl Fn(&Slot) -> bool,
     ) -> Result<usize, BackendError> {
         let scheduler = &self.config.scheduler;
@@ -168,8 +184,43 @@ impl Reconciler {
                 Err(error @ ScheduleError::PartAway { .. }) => away = Some(error),
                 Err(error) => return Err(error.into()),
             }
+            if let Some(reach) = reach {
+                self.bring_forward(&page, reach, clock).await?;
+            }
         }
         away.map_or(Ok(corrected), |error| Err(error.into()))
+    }
+
+    /// Wakes feeds of a page that a clock planned which was ahead: they are due further ahead than `reach`, and their last poll lies
+    /// ahead too. Each is polled after the interval that it was given, or after the hold of its server.
+    async fn bring_forward(&self, page: &[Placement], reach: Duration, clock: &dyn Clock) -> Result<(), BackendError> {
+        let far = clock.now().after(reach);
+        let ids: Vec<FeedId> = page.iter().filter(|place| place.due > far).map(|place| place.id).collect();
+        for ids in ids.chunks(STATES) {
+            let feeds = self.store.states_for(ids).await?;
+            let now = self.time(clock).await?;
+            let mut wakes: BTreeMap<i64, Vec<FeedId>> = BTreeMap::new();
+            for feed in feeds {
+                let planned = feed.state.last_polled.unwrap_or(feed.added);
+                let interval = feed.next_due.map_or(Duration::ZERO, |due| due.since(planned));
+                let at = now.after(interval).max(feed.state.hold_until.unwrap_or(now));
+                let is_ahead = planned > now.after(self.config.scheduler.clock_skew);
+                if is_ahead && feed.due().is_some_and(|due| due > at) {
+                    wakes.entry(at.millis() / MINUTE).or_default().push(feed.id);
+                }
+            }
+            let mut woken = 0;
+            for (minute, ids) in wakes {
+                let places = self.store.wake(&ids, Timestamp::from_millis((minute + 1) * MINUTE), now).await?;
+                let slots: Vec<Slot> = places.iter().map(placement_slot).collect();
+                self.schedule.lower(&slots, now).await.or_else(ScheduleError::unless_part_away)?;
+                woken += slots.len();
+            }
+            if woken > 0 {
+                tracing::warn!(woken, "feeds that were planned by a clock that was ahead are polled sooner");
+            }
+        }
+        Ok(())
     }
 
     /// Opens a gate that lost its memory: only once no report is in flight that may carry a hold, and with all stored
@@ -182,7 +233,8 @@ impl Reconciler {
         let closed = match mark {
             Some(mark) => {
                 let until = self.gate.opens_at(&mark).filter(|until| *until > now);
-                self.load_gate(&mark, now).await?.map(|why| (why, until))
+                let parts = self.gate.parts_lost(&mark);
+                self.load_gate(&mark, now).await?.map(|why| Closed { since: now, why, until, parts })
             }
             None => None,
         };

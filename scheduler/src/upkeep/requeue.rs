@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::condition::Condition;
 use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
+use crate::poll::refusals::begin_owed;
 use crate::poll::subject::placement_slot;
 use crate::schedule::{Schedule, ScheduleError, Slot};
 use store::Store;
@@ -39,8 +40,10 @@ impl RequeueRunner {
     /// Steps until stopped.
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let mut stepping = FailureLog::new("going on with requeues");
+        let mut beginning = FailureLog::new("beginning the requeues of hosts that answer again");
         while !stop.is_cancelled() {
             let begun = Instant::now();
+            beginning.note(begin_owed(&*self.store, &self.condition, clock.now()).await);
             let runs = stepping.note(self.round(clock).await).unwrap_or(false);
             // A rate that the store can just about keep up with leaves no time for a rest.
             let rest = if runs { STEP_EVERY.saturating_sub(begun.elapsed()) } else { LOOK_EVERY };

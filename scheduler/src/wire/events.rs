@@ -138,6 +138,7 @@ impl EventView {
             error,
             entry,
             category: _,
+            limited_to: _,
         } = event;
         let (error, entry) = (error.map(ExplainedError::from), entry.map(EntryView::of));
         EventView {

@@ -65,7 +65,7 @@ pub struct StatsView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_version: Option<i64>,
     /// When and why the host gate was closed, as seen by this scheduler; absent while it is open. No request starts
-    /// while it is closed. It opens automatically, usually within a minute after Redis lost its data.
+    /// while it is closed. In a Redis Cluster a part of it may be closed alone: then no request to that part's hosts starts. It opens automatically, usually within a minute after Redis lost its data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_closed: Option<String>,
     /// Why RabbitMQ accepts no messages, as far as this scheduler knows: a memory or disk alarm of one of its nodes;

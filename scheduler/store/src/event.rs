@@ -56,6 +56,9 @@ pub struct Event {
     /// To which subscription, for `subscription.*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscription: Option<i64>,
+    /// The labels to which that subscription was limited then: callers with all of them see it too.
+    #[serde(skip)]
+    pub limited_to: Vec<String>,
     /// When it was stored.
     pub at: Timestamp,
     /// The feed as it is now; nothing when it was erased, unless the event is about that.

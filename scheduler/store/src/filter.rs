@@ -140,6 +140,8 @@ pub(crate) struct Line {
     changed: Vec<String>,
     #[sqlx(skip)]
     since: Option<Timestamp>,
+    #[sqlx(skip)]
+    limited_to: Vec<String>,
 }
 
 /// The texts of an entry in which filters look, in lower case: made when a filter looks for the first time.
@@ -164,6 +166,7 @@ struct Facts<'a> {
     at: i64,
     host: Option<&'a str>,
     category: Option<Category>,
+    limited_to: &'a [String],
 }
 
 impl EventFilter {
@@ -186,6 +189,7 @@ impl EventFilter {
             at: line.at,
             host: line.host.as_deref(),
             category: line.category.as_deref().and_then(Category::from_name),
+            limited_to: &line.limited_to,
         };
         self.matches_facts(&facts, marks) && (!self.reads_texts() || line.entry.is_some())
     }
@@ -203,6 +207,7 @@ impl EventFilter {
             at: event.at.millis(),
             host: event.host.as_deref(),
             category: event.category,
+            limited_to: &event.limited_to,
         };
         self.matches_facts(&facts, || Cow::Borrowed(&event.feed.marks))
             && self.matches_entry(event.entry.as_ref(), lowered)
@@ -215,7 +220,7 @@ impl EventFilter {
             && self.since.is_none_or(|since| facts.at >= since.millis())
             && self.host.as_ref().is_none_or(|host| facts.host == Some(host.as_str()))
             && self.category.is_none_or(|category| facts.category == Some(category))
-            && (self.label.is_none() && self.visible.is_empty() || self.matches_labels(&marks()))
+            && (self.label.is_none() && self.shows_limited(facts.limited_to) || self.matches_labels(&marks()))
     }
 
     fn matches_entry(&self, entry: Option<&StoredEntry>, lowered: &Lowered) -> bool {
@@ -236,6 +241,12 @@ impl EventFilter {
 
     fn matches_labels(&self, marks: &Marks) -> bool {
         self.label.as_ref().is_none_or(|label| marks.labels.contains(label)) && self.shows(marks)
+    }
+
+    /// Returns whether the caller may see anything, or a subscription with this limit, if there is one.
+    fn shows_limited(&self, limited_to: &[String]) -> bool {
+        let is_within = || limited_to.iter().all(|label| self.visible.contains(label));
+        self.visible.is_empty() || !limited_to.is_empty() && is_within()
     }
 
     /// Returns whether the caller may see a feed with these labels.
@@ -373,7 +384,7 @@ impl Line {
         let mut line = <Line as sqlx::FromRow<'r, Row>>::from_row(row)?;
         if line.about.is_some() {
             let about = About::read(line.about.take().as_deref());
-            (line.changed, line.since) = (about.changed, about.since);
+            (line.changed, line.since, line.limited_to) = (about.changed, about.since, about.limited_to);
             if let (None, Some(removed)) = (&line.feed_url, about.feed) {
                 (line.feed_url, line.feed_title) = (Some(removed.url), removed.title);
                 (line.host, line.category) = (Some(removed.host.as_str().to_owned()), Some(removed.category));
@@ -388,6 +399,7 @@ impl Line {
             seq: self.seq,
             feed_id: FeedId(self.feed_id),
             subscription: self.subscription,
+            limited_to: self.limited_to,
             at: Timestamp::from_millis(self.at),
             feed: super::EntryFeed {
                 feed_url: self.feed_url,

@@ -13,6 +13,8 @@ use super::{FeedQuery, FeedSort};
 pub(super) enum Lead {
     All,
     Host,
+    /// On one of several; no index has these in an order of lists.
+    Hosts,
     Category,
     /// Any status but active.
     Status,
@@ -29,6 +31,7 @@ impl Lead {
     /// Returns the index that has its feeds, in any order.
     pub(super) fn any_index(self) -> &'static str {
         match self {
+            Lead::Hosts => "feeds_by_host",
             Lead::Failing => "feeds_by_failure",
             Lead::Penalised => "feeds_by_penalty",
             lead => lead.index(FeedSort::Id).unwrap_or_default(),
@@ -51,7 +54,7 @@ impl Lead {
             (Lead::Penalty, FeedSort::Id) => Some("feeds_by_penalty"),
             (Lead::All, FeedSort::LastPolled) => Some("feeds_by_last_poll"),
             (Lead::Host | Lead::Penalty, FeedSort::Subscribers)
-            | (Lead::Failing | Lead::Penalised, _)
+            | (Lead::Hosts | Lead::Failing | Lead::Penalised, _)
             | (_, FeedSort::NextDue | FeedSort::Category | FeedSort::LastPolled) => None,
         }
     }
@@ -60,7 +63,7 @@ impl Lead {
     pub(super) fn condition(self, query: &FeedQuery, sql: &mut Statement) {
         match self {
             Lead::All => sql.push("true"),
-            Lead::Host => sql.push("host = ").text(query.host.as_ref().map_or("", HostKey::as_str)),
+            Lead::Host | Lead::Hosts => on_hosts(sql, &query.hosts),
             Lead::Category => sql.push("category = ").text(query.category.map_or("", Category::as_str)),
             Lead::Status => sql.push("status <> 'active' AND status = ").text(query.status.map_or("", Status::as_str)),
             Lead::Failing => sql.push("failure IS NOT NULL"),
@@ -69,6 +72,17 @@ impl Lead {
             Lead::Penalty => sql.push("penalty = ").text(query.failure.map_or("", FailureKind::as_str)),
         };
     }
+}
+
+/// Adds the condition that a feed is on one of these hosts, at least one.
+pub(super) fn on_hosts<'a>(sql: &'a mut Statement, hosts: &[HostKey]) -> &'a mut Statement {
+    if let [host] = hosts {
+        return sql.push("host = ").text(host.as_str());
+    }
+    for (place, host) in hosts.iter().enumerate() {
+        sql.push(if place == 0 { "host IN (" } else { ", " }).text(host.as_str());
+    }
+    sql.push(")")
 }
 
 /// Adds the name of the index to follow, where the database takes one.

@@ -391,8 +391,8 @@ common::named! {
 pub struct FeedQuery {
     /// Part of the title or the URL, case-insensitive.
     pub text: Option<String>,
-    /// On this host.
-    pub host: Option<HostKey>,
+    /// On one of these hosts; none: on any.
+    pub hosts: Vec<HostKey>,
     /// In this category.
     pub category: Option<Category>,
     /// With this status.
@@ -426,7 +426,7 @@ impl FeedQuery {
         let texts = [&self.text, &self.label, &self.external_id].into_iter().all(Option::is_none);
         let classes = self.category.is_none() && self.status.is_none() && self.failure.is_none();
         let flags = self.failing || self.penalised;
-        texts && classes && !flags && self.host.is_none() && self.visible.is_empty()
+        texts && classes && !flags && self.hosts.is_empty() && self.visible.is_empty()
     }
 
     /// Feeds that are put in order at once, at most.

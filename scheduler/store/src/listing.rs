@@ -14,13 +14,12 @@
 //! Both databases run the same statements but for a few words ([`Dialect`]).
 
 use common::feed::Feed;
-use common::host::HostKey;
 use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 
 use super::counts::Counts;
 use super::cursor::{self, Position};
-use super::lead::{Lead, name_index};
+use super::lead::{Lead, name_index, on_hosts};
 use super::marked::{Marked, marked, one_of};
 use super::row::{FeedRow, category_order, never, readable};
 use super::source::{Dialect, MOST, Source};
@@ -55,8 +54,12 @@ fn idle() -> impl Iterator<Item = Status> {
 /// The filters of a query that may lead, with the number of feeds that each leaves; the fewest first.
 async fn leads(source: &mut impl Source, query: &FeedQuery, counts: &Counts) -> Result<Vec<(Lead, u64)>, StoreError> {
     let mut leads = vec![(Lead::All, counts.of_classes(|_, _| true))];
-    if let Some(host) = &query.host {
-        leads.push((Lead::Host, source.of_host(host.as_str()).await?));
+    if !query.hosts.is_empty() {
+        let mut feeds = 0;
+        for host in &query.hosts {
+            feeds += source.of_host(host.as_str()).await?;
+        }
+        leads.push((if query.hosts.len() == 1 { Lead::Host } else { Lead::Hosts }, feeds));
     }
     if let Some(wanted) = query.category {
         leads.push((Lead::Category, counts.of_classes(|category, _| category == wanted)));
@@ -195,7 +198,7 @@ async fn by_category(
         let position = after
             .filter(|position| position.value == category_order(*category))
             .map(|position| Position::new(&by_number, 0, position.id));
-        let is_wide = |lead: Lead| matches!(lead, Lead::All | Lead::Category | Lead::Failing | Lead::Penalised);
+        let is_wide = |lead: Lead| lead.index(FeedSort::Id).is_none() || matches!(lead, Lead::All | Lead::Category);
         let narrow = leads.iter().find(|(lead, _)| !is_wide(*lead));
         let in_category = counts.of_classes(|other, _| other == *category);
         let lead = narrow.filter(|(_, feeds)| *feeds < in_category).map_or(Lead::Category, |(lead, _)| *lead);
@@ -336,7 +339,6 @@ fn filter(sql: &mut Statement, query: &FeedQuery, dialect: Dialect) {
     // A feed stays in the penalty box because of its last failure, also while its host throttles.
     let of_failure = if query.penalised { "penalty" } else { "failure" };
     let words = [
-        ("host", query.host.as_ref().map(HostKey::as_str)),
         ("category", query.category.map(Category::as_str)),
         ("status", query.status.map(Status::as_str)),
         (of_failure, query.failure.map(FailureKind::as_str)),
@@ -345,6 +347,9 @@ fn filter(sql: &mut Statement, query: &FeedQuery, dialect: Dialect) {
         if let Some(word) = word {
             sql.push(&format!(" AND {column} = ")).text(word);
         }
+    }
+    if !query.hosts.is_empty() {
+        on_hosts(sql.push(" AND "), &query.hosts);
     }
     if query.failing {
         sql.push(" AND failure IS NOT NULL");

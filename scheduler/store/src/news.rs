@@ -65,6 +65,9 @@ pub(crate) struct About {
     /// Since when there is what happened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<Timestamp>,
+    /// The labels to which the subscription is limited.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) limited_to: Vec<String>,
 }
 
 /// A feed that was removed.

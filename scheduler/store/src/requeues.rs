@@ -169,6 +169,8 @@ const MOST_WOKEN: i64 = 500;
 const WINDOW: i64 = 20_000;
 /// What was not used is made up for within this time, in milliseconds, and is lost after it: no burst after a standstill.
 const CATCH_UP: f64 = 1000.0;
+/// The clocks of two processes that take steps differ by less than this, in milliseconds.
+const CLOCKS_DIFFER: f64 = 5000.0;
 
 /// A requeue as both databases hold it.
 #[derive(Debug, FromRow)]
@@ -228,7 +230,9 @@ impl RequeueRow {
     #[expect(clippy::cast_possible_truncation, reason = "whole feeds, of which a few thousand are allowed at most")]
     pub(super) fn limits(&self, now: Timestamp) -> Option<StepLimits> {
         let (now, between) = (now.millis() as f64, 1000.0 / self.rate);
-        let spent_until = self.spent_until.max(now - between - CATCH_UP);
+        // A clock that was ahead when it took a step, and was corrected, stops nothing.
+        let spent_until = if self.spent_until > now + CLOCKS_DIFFER { now - between } else { self.spent_until };
+        let spent_until = spent_until.max(now - between - CATCH_UP);
         let allowed = ((now - spent_until) / between) as i64;
         let until = self.next_after.saturating_add(WINDOW).min(self.last_feed);
         let most = allowed.min(MOST_WOKEN);
@@ -359,6 +363,16 @@ mod tests {
         assert_eq!(row.limits(at(3_600_000)).unwrap().most, 51);
         assert_eq!(row.limits(at(19)), None);
         assert_eq!(row.limits(at(20)).unwrap().most, 1);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_does_not_stop_it_once_it_is_right() {
+        let row = row(50.0, 0, 1_000_000, 86_400_000.0);
+        let limits = row.limits(at(3_600_000)).unwrap();
+        assert_eq!(limits.most, 1);
+        assert_eq!(row.after_step(limits, &[1]).spent_until, 3_600_000.0);
+        let other = self::row(50.0, 0, 1_000_000, 3_601_000.0);
+        assert_eq!(other.limits(at(3_600_000)), None, "of another process whose clock is a little ahead");
     }
 
     #[test]

@@ -304,6 +304,17 @@ impl Subscription {
         self.state == SubscriptionState::Active && is_confirmed
     }
 
+    /// Returns whether it has something to deliver or to verify: of one that is disabled, that it is wanted again; of one that is
+    /// paused, only that it ends.
+    pub fn is_served(&self) -> bool {
+        let asked = self.hub.as_ref().and_then(|hub| hub.intent.as_ref()).map(|intent| intent.mode);
+        match self.state {
+            SubscriptionState::Active => true,
+            SubscriptionState::Disabled => asked.is_some(),
+            SubscriptionState::Paused => asked == Some(IntentMode::Unsubscribe),
+        }
+    }
+
     /// Returns whether this is the subscription of a callback to a topic.
     pub(super) fn is_at_hub(&self, topic: &str, callback: &str) -> bool {
         self.wish.target == callback && self.hub.as_ref().is_some_and(|hub| hub.topic == topic)

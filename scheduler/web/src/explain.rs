@@ -68,8 +68,8 @@ struct Waits<'a> {
 
 fn view(feed: &Feed, category: Category, waits: &Waits<'_>) -> ExplainView {
     let base = feed.state.last_polled.unwrap_or(feed.added);
-    // What is not polled has no due time to explain.
-    let mut terms = if feed.due().is_some() { explain_terms(category, base, &feed.terms) } else { Vec::new() };
+    // What is not polled has no due time to explain. The terms are of the time when the stored category applied.
+    let mut terms = if feed.due().is_some() { explain_terms(feed.category, base, &feed.terms) } else { Vec::new() };
     if feed.state.last_polled.is_some() {
         for term in terms.iter_mut().filter(|term| term.rule == Rule::Added) {
             term.text = "a person resumed it or added it again: at once".to_owned();
@@ -136,10 +136,15 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
     notes.extend(feed.push.as_ref().map(push_note));
     let calm = calm_subscribers(&feed.calm);
     if calm > 0 && feed.audience.subscribers > 0 {
-        let Audience { subscribers, .. } = feed.audience;
-        notes.push(format!(
-            "besides its {subscribers} other subscribers, {calm} want it at midnight: it is polled before that too"
-        ));
+        let Audience { subscribers, sla, important, interval, .. } = feed.audience;
+        let is_set = interval.is_some() || !waits.policy.interval.is_zero();
+        let polled = match (sla, important) {
+            (true, _) => "because of its SLA no poll is moved for them",
+            (false, true) => "because it is important no poll is moved for them",
+            (false, false) if is_set => "because of the set interval no poll is moved for them",
+            (false, false) => "it is polled before that too",
+        };
+        notes.push(format!("besides its {subscribers} other subscribers, {calm} want it at midnight: {polled}"));
     }
     if let Some(wake) = feed.wake_at {
         notes.push(format!("a refresh or ping wants it polled by {}", full(wake)));
@@ -200,20 +205,16 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
 mod tests {
     use std::time::Duration;
 
+    use common::calm::CalmGroup;
+    use common::policy::Term;
     use common::url::FeedId;
     use store::FeedRef;
 
     use super::*;
     use crate::testing::Fleet;
 
-    #[tokio::test]
-    async fn an_sla_of_a_feed_that_is_polled_less_often_because_of_reliable_pushes_is_met() {
-        let fleet = Fleet::new().await;
-        let id = FeedId(fleet.feed("https://example.com/feed.xml").await);
-        let feed = fleet.ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap();
-        let config = common::config::defaults();
-        let now = common::time::Clock::now(&*fleet.clock);
-        let waits = Waits {
+    fn no_waits(policy: &PolicyConfig, now: Timestamp) -> Waits<'_> {
+        Waits {
             unreadable: None,
             fleet_paused: false,
             refresh_while_paused: false,
@@ -222,9 +223,61 @@ mod tests {
             host_hold: None,
             refusal: None,
             block: None,
-            policy: &config.policy,
+            policy,
             now,
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_feed_whose_polls_may_move_is_said_to_be_polled_before_midnight() {
+        let fleet = Fleet::new().await;
+        let id = FeedId(fleet.feed("https://example.com/feed.xml").await);
+        let feed = fleet.ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap();
+        let calm = vec![CalmGroup { zone: "Europe/Paris".parse().unwrap(), subscribers: 2 }];
+        let config = common::config::defaults();
+        let now = common::time::Clock::now(&*fleet.clock);
+        let note = |audience: Audience, policy: &PolicyConfig| {
+            let feed = Feed { audience, calm: calm.clone(), ..feed.clone() };
+            let notes = notes(&feed, Category::C, now, &no_waits(policy, now));
+            notes.into_iter().find(|note| note.contains("want it at midnight")).unwrap()
         };
+        let plain = Audience { subscribers: 4, sla: false, important: false, interval: None, ..feed.audience };
+        let hourly = Duration::from_secs(3600);
+        assert!(note(plain, &config.policy).ends_with("it is polled before that too"));
+        let set = PolicyConfig { interval: hourly, ..config.policy.clone() };
+        for (audience, policy, why) in [
+            (Audience { sla: true, ..plain }, &config.policy, "its SLA"),
+            (Audience { important: true, ..plain }, &config.policy, "it is important"),
+            (Audience { interval: Some(hourly), ..plain }, &config.policy, "the set interval"),
+            (plain, &set, "the set interval"),
+        ] {
+            let note = note(audience, policy);
+            assert!(note.contains(why) && note.ends_with("no poll is moved for them"), "{note}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_due_time_is_explained_with_the_category_that_it_was_planned_by() {
+        let fleet = Fleet::new().await;
+        let id = FeedId(fleet.feed("https://example.com/feed.xml").await);
+        let feed = fleet.ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap();
+        let config = common::config::defaults();
+        let now = common::time::Clock::now(&*fleet.clock);
+        let terms = vec![Term { rule: Rule::Category, due: now.after(Duration::from_secs(3600)) }];
+        let feed = Feed { category: Category::D, terms, ..feed };
+        // Its host got an interval since.
+        let explained = view(&feed, Category::F, &no_waits(&config.policy, now));
+        assert_eq!((explained.category, &*explained.terms[0].text), (Category::F, "category D: 1 h"));
+    }
+
+    #[tokio::test]
+    async fn an_sla_of_a_feed_that_is_polled_less_often_because_of_reliable_pushes_is_met() {
+        let fleet = Fleet::new().await;
+        let id = FeedId(fleet.feed("https://example.com/feed.xml").await);
+        let feed = fleet.ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap();
+        let config = common::config::defaults();
+        let now = common::time::Clock::now(&*fleet.clock);
+        let waits = no_waits(&config.policy, now);
         let later = now.after(Duration::from_secs(3600));
         let is_unmet = |push: Option<FeedPush>| {
             let audience = Audience { sla: true, ..feed.audience };

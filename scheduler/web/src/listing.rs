@@ -35,10 +35,17 @@ pub(crate) struct ListParams {
 impl ListParams {
     /// Returns the query for the store, limited to what the caller may see; with `usual` feeds when no `limit` is
     /// given.
-    pub(crate) fn query(self, api: &Api, usual: u32) -> Result<FeedQuery, ApiError> {
+    pub(crate) async fn query(self, api: &Api, usual: u32) -> Result<FeedQuery, ApiError> {
         let sort = named("sort", self.sort.as_deref(), &FeedSort::ALL, FeedSort::as_str)?.unwrap_or_default();
+        let hosts = match &self.host {
+            Some(host) => {
+                let name = host.parse::<HostName>().map_err(|error| ApiError::bad(error.to_string()))?;
+                hosts_meant(api, &name).await?
+            }
+            None => Vec::new(),
+        };
         Ok(FeedQuery {
-            host: self.host.as_deref().map(host_key).transpose()?,
+            hosts,
             category: named("category", self.category.as_deref(), &Category::ALL, Category::as_str)?,
             status: named("status", self.status.as_deref(), &Status::ALL, Status::as_str)?,
             failure: named("failure", self.failure.as_deref(), &FailureKind::ALL, FailureKind::as_str)?,
@@ -95,21 +102,19 @@ pub(crate) fn named<T: Copy>(
     found.map(Some).ok_or_else(|| ApiError::bad(format!("{parameter} must be one of {}", names())))
 }
 
-/// Returns the hosts that a text means: of a bare name those with feeds, whatever their ports, the one with the usual port first.
-/// Anything else means itself.
-pub(crate) async fn hosts_meant(api: &Api, text: &str) -> Result<Vec<String>, ApiError> {
-    let Ok(name @ HostName::Name(_)) = text.parse() else { return Ok(vec![text.to_owned()]) };
-    let mut keys = ops::hosts::keys(&api.ops, &name).await?;
-    let usual = format!("{}:{USUAL_PORT}", name.name());
+/// Returns the hosts that a name means: without a port those with feeds, whatever their ports, the one with the usual port first.
+pub(crate) async fn hosts_meant(api: &Api, name: &HostName) -> Result<Vec<HostKey>, ApiError> {
+    let mut keys = ops::hosts::keys(&api.ops, name).await?;
+    let usual = HostKey::new(&format!("{}:{USUAL_PORT}", name.name()));
     if keys.len() > 1 {
         let known = api.ops.store.hosts(&HostQuery::of_name(name.name()), api.ops.clock.now()).await?.items;
         keys = known.into_iter().filter(|host| host.feeds > 0).map(|host| host.host).collect();
+        keys.sort_by_key(|key| *key != usual);
     }
-    keys.sort_by_key(|key| key.as_str() != usual);
     if keys.is_empty() {
-        return Ok(vec![usual]);
+        keys.push(usual);
     }
-    Ok(keys.iter().map(ToString::to_string).collect())
+    Ok(keys)
 }
 
 /// The port of hosts without an explicit port.

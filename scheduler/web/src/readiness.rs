@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::causes::causes;
 use common::time::Timestamp;
+use scheduler::condition::gate::Closed;
 use scheduler::ops::Ops;
 use scheduler::schedule::Depth;
 use tokio_util::sync::CancellationToken;
@@ -29,8 +30,17 @@ pub(crate) struct Readiness {
 }
 
 impl Readiness {
-    /// Returns why the scheduler cannot poll now, if it cannot.
+    /// Returns why the scheduler cannot poll now, if it cannot. While some parts of the host gate are closed, the others work.
     pub(crate) async fn to_poll(&self, ops: &Ops) -> Result<(), String> {
+        self.to_work(ops).await?;
+        match ops.condition.gate.closed().filter(Closed::is_whole) {
+            Some(closed) => Err(format!("the host gate is {closed}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The same, whether the host gate is open or not yet: it opens without a change to this scheduler.
+    async fn to_work(&self, ops: &Ops) -> Result<(), String> {
         stays(ops)?;
         self.servers.get(|| servers(ops)).await?;
         if let Some(why) = ops.condition.storing.trouble() {
@@ -51,7 +61,7 @@ impl Readiness {
         if self.has_been.load(Ordering::Relaxed) {
             self.store.get(|| store(ops)).await
         } else {
-            self.to_poll(ops).await
+            self.to_work(ops).await
         }
     }
 

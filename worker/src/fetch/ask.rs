@@ -21,7 +21,7 @@ use super::head_first;
 use super::progress::{Fetch, Step};
 use super::shared::Shared;
 use crate::blocked;
-use crate::body::{self, BodyError, Rate, WireLimits};
+use crate::body::{self, BodyError, BodySlot, Rate, WireLimits};
 use crate::budget::{Busy, InFlight};
 use crate::classify::{self, Asked, Head};
 use crate::client::{self, Answered};
@@ -168,6 +168,10 @@ pub(super) async fn give_back(fetch: &Fetch<'_>, permit: &Permit, rest: Option<O
 
 /// Requests one URL.
 pub(super) async fn hop(fetch: &mut Fetch<'_>, url: &FeedUrl) -> Step {
+    let place = if fetch.chain.is_large() { fetch.take_place(url).await } else { None };
+    if fetch.chain.is_large() && place.is_none() {
+        return Step::Ended(without_place(fetch));
+    }
     let mut fields = fields(fetch, url);
     let method = head_first::method(fetch, url, &mut fields);
     let is_head = method == Method::HEAD;
@@ -250,10 +254,10 @@ pub(super) async fn hop(fetch: &mut Fetch<'_>, url: &FeedUrl) -> Step {
             },
             Err(error) => Step::Ended(Failure::from(error).into()),
         },
-        Head::Content => content(fetch, url, &head.headers, false, incoming).await,
+        Head::Content => content(fetch, url, &head.headers, false, incoming, place).await,
         Head::Delta => {
             fetch.fetched.unusable_delta = false;
-            content(fetch, url, &head.headers, true, incoming).await
+            content(fetch, url, &head.headers, true, incoming, place).await
         }
     }
 }
@@ -338,7 +342,14 @@ fn fields(fetch: &Fetch<'_>, url: &FeedUrl) -> HeaderMap {
 }
 
 /// Reads the body of a good answer off the wire.
-async fn content(fetch: &mut Fetch<'_>, url: &FeedUrl, headers: &HeaderMap, delta: bool, incoming: Incoming) -> Step {
+async fn content(
+    fetch: &mut Fetch<'_>,
+    url: &FeedUrl,
+    headers: &HeaderMap,
+    delta: bool,
+    incoming: Incoming,
+    place: Option<BodySlot>,
+) -> Step {
     let codings = match codings(headers) {
         Ok(codings) => codings,
         Err(error) => return Step::Ended(Failure::from(error).into()),
@@ -348,13 +359,13 @@ async fn content(fetch: &mut Fetch<'_>, url: &FeedUrl, headers: &HeaderMap, delt
         max_bytes: shared.max_wire_bytes,
         large_bytes: shared.large_body_bytes,
         deadline: fetch.deadline,
-        max_wait: shared.max_place_wait,
+        max_wait: fetch.latest().saturating_duration_since(fetch.deadline),
         least_rate: Rate::LEAST,
+        idle: shared.idle_timeout,
     };
-    let charged = fetch.fetched.last_host.clone();
-    let host = charged.unwrap_or_else(|| fetch.hops.rules.for_url(url.as_url()).key);
+    let host = fetch.charged(url);
     let places = (&shared.large_bodies, &host);
-    let body = match body::read(incoming, limits, places, &mut fetch.fetched.wire_bytes).await {
+    let body = match body::read(incoming, limits, places, place, &mut fetch.fetched.wire_bytes).await {
         Ok(body) => body,
         Err(error) => return Step::Ended(unread(fetch, &error)),
     };
@@ -398,16 +409,23 @@ fn unread(fetch: &mut Fetch<'_>, error: &BodyError<hyper::Error>) -> Outcome {
             let detail = format!("the body came more slowly than {bytes} bytes in {} s", within.as_secs());
             Failure::new(FailureKind::Timeout, detail).into()
         }
+        BodyError::Silent(idle) => Failure::silent(*idle).into(),
         BodyError::Broken(error) if failure::asks_for_calm(error) => Outcome::Throttled { retry_after: None },
         BodyError::Broken(error) => Failure::of_wire(error).into(),
-        BodyError::NoSlot => pause(fetch, fetch.hops.clock.now().after(fetch.shared.timeout)),
+        BodyError::NoSlot => without_place(fetch),
     }
+}
+
+/// Puts the job off because other large bodies had all places for too long. The next fetch has its place before its request: what the
+/// server sent without one is lost.
+fn without_place(fetch: &mut Fetch<'_>) -> Outcome {
+    fetch.chain.needs_place();
+    pause(fetch, fetch.hops.clock.now().after(fetch.shared.timeout))
 }
 
 /// Reads a body, and counts it if that took longer than it should. Puts the job off if all parsers are busy for too long.
 pub(super) async fn read_body(fetch: &mut Fetch<'_>, answer: Answer) -> Read {
-    let longest_wait = fetch.deadline + fetch.shared.max_place_wait;
-    match read_apart(fetch.shared, fetch.job.feed, answer, longest_wait).await {
+    match read_apart(fetch.shared, fetch.job.feed, answer, fetch.latest()).await {
         Some((read, is_slow)) => {
             fetch.fetched.slow_parses += u64::from(is_slow);
             read

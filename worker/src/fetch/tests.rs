@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::host::HostConfig;
+use common::host::{HostConfig, HostKey};
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::{ExtraRequest, GateUpkeep, HostGate, LoadMark, Ticket};
+use common::job::Detour;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedId, FeedUrl, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -113,6 +114,27 @@ async fn a_feed_is_not_blamed_for_parsers_that_stay_busy() {
     drop(busy);
     let fetched = fetch(&fetcher, &job).await;
     assert!(matches!(fetched.outcome, Outcome::Modified(_)), "{fetched:?}");
+}
+
+#[tokio::test]
+async fn a_large_body_without_a_place_costs_its_server_one_request_and_no_bytes() {
+    let origin = Origin::start().await;
+    let config = FetchConfig { timeout: Duration::from_secs(3), large_body_bytes: 10, large_bodies: 1, ..config() };
+    let fetcher = Fetcher::new(&config, &HostRules::default()).unwrap();
+    let mut job = job(&format!("http://127.0.0.1:{}/feed", origin.port));
+
+    let other = fetcher.0.large_bodies.take_within(&HostKey::new("other.test:80"), Duration::ZERO).await.unwrap();
+    for number in 0..3 {
+        let fetched = fetch(&fetcher, &job).await;
+        assert!(matches!(fetched.outcome, Outcome::Deferred { .. }), "{fetched:?}");
+        assert_eq!((origin.requests.load(Ordering::Relaxed), fetched.wire_bytes), (1, 0), "fetch {number}");
+        // When its time has come.
+        job.detour = fetched.detour.map(|detour| Detour { not_before: None, ..detour });
+    }
+    drop(other);
+    let fetched = fetch(&fetcher, &job).await;
+    assert!(matches!(fetched.outcome, Outcome::Modified(_)), "{fetched:?}");
+    assert_eq!(origin.requests.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]

@@ -4,10 +4,13 @@
 //! begins with its oldest entry the last ones are kept, because what is new is there. The order shows in the dates of the
 //! first entries, as many as are kept. They are compared at a distance, so that a pinned entry or the order within one day
 //! does not count.
+//!
+//! Of several revisions of one entry of Atom the newest is kept.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use common::time::Timestamp;
+use url::Url;
 
 use super::draft::DraftEntry;
 
@@ -45,6 +48,36 @@ impl<'a> Kept<'a> {
     pub(super) fn into_entries(self) -> Vec<DraftEntry<'a>> {
         self.entries.into()
     }
+}
+
+/// Leaves out the older revisions of entries of Atom (RFC 4287, section 4.1.1), which have one id and were updated at different
+/// times. Some publishers give different entries one id; these have different addresses, or were published at different times.
+pub(super) fn newest_revisions(mut entries: Vec<DraftEntry<'_>>) -> Vec<DraftEntry<'_>> {
+    let mut newest = are_newest(&entries).into_iter();
+    entries.retain(|_| newest.next().unwrap_or(true));
+    entries
+}
+
+/// Returns for each of the entries whether none is a newer revision of it.
+fn are_newest(entries: &[DraftEntry<'_>]) -> Vec<bool> {
+    let mut newest: HashMap<Revised<'_>, Timestamp> = HashMap::with_capacity(entries.len());
+    for (of, updated) in entries.iter().filter_map(revision) {
+        let known = newest.entry(of).or_insert(updated);
+        *known = updated.max(*known);
+    }
+    let revisions = entries.iter().map(revision);
+    revisions.map(|one| one.is_none_or(|(of, updated)| newest.get(&of) == Some(&updated))).collect()
+}
+
+/// Id, address with its base, and time of publication: what all revisions of an entry have in common.
+type Revised<'e> = (&'e str, Option<&'e str>, Option<&'e str>, Option<Timestamp>);
+
+/// Returns which entry this one is a revision of, and the time of the revision.
+fn revision<'e>(entry: &'e DraftEntry<'_>) -> Option<(Revised<'e>, Timestamp)> {
+    let link = entry.link.get();
+    let base = link.and_then(|link| link.base.as_deref()).map(Url::as_str);
+    let of = (entry.id.get()?.trim(), link.map(|link| link.href.trim()), base, entry.published.get().copied());
+    Some((of, *entry.updated.get()?))
 }
 
 /// Returns whether most of these entries are newer than the one that is half of them before.
@@ -140,6 +173,32 @@ mod tests {
         assert_eq!(kept(&[3, 2, 1, 6, 5, 4, 9, 8, 7], 8), "12345678", "each three begin with the newest");
         assert_eq!(kept(&[7, 8, 9, 4, 5, 6, 1, 2, 3], 8), "01234567", "each three begin with the oldest");
         assert_eq!(kept(&[4, 8, 1, 6, 5, 2, 7, 3, 9], 8), "01234567", "no order");
+    }
+
+    #[test]
+    fn of_several_revisions_of_an_entry_of_atom_the_newest_is_kept() {
+        let entry = |id: &str, path: &str, published: &str, updated: &str, title: &str| {
+            let dates = [("published", published), ("updated", updated)].into_iter().filter(|(_, day)| !day.is_empty());
+            let dates: String = dates.map(|(name, day)| format!("<{name}>2026-01-{day}</{name}>")).collect();
+            format!("<entry><id>{id}</id><link href='{path}'/>{dates}<title>{title}</title></entry>")
+        };
+        let titles = |entries: &[String]| {
+            let feed = format!("<feed xmlns='http://www.w3.org/2005/Atom'>{}</feed>", entries.concat());
+            let entries = read(&feed, ParseLimits::default()).unwrap().entries.into_iter();
+            entries.map(|entry| (entry.id, entry.title.unwrap_or_default())).collect::<Vec<_>>()
+        };
+        let [one, two, three] = ["01", "02", "03"].map(|day| entry("x", "/1", "01", day, day));
+        let other = entry("y", "/2", "01", "01", "other");
+        for entries in [[&one, &three, &other, &two], [&three, &two, &other, &one]] {
+            let found = titles(&entries.map(String::clone));
+            assert_eq!(found.len(), 2, "{found:?}");
+            assert!(found.contains(&("x".to_owned(), "03".to_owned())), "{found:?}");
+        }
+        for different in
+            [entry("x", "/3", "01", "02", "a"), entry("x", "/1", "02", "02", "a"), entry("x", "/1", "01", "", "a")]
+        {
+            assert_eq!(titles(&[one.clone(), different]).len(), 2, "one id for different entries");
+        }
     }
 
     #[test]

@@ -267,6 +267,11 @@ fn links_of_content_are_resolved_against_the_base_in_force() {
         ["links", "base_url"],
     );
     assert_eq!((links, base), (json!(["https://b.example/x"]), json!("https://b.example/")));
+    let xhtml =
+        "<content type='xhtml' xml:base='https://b.example/'><div xml:base='c/'><a href='x'>y</a></div></content>";
+    let [content, links, base] = fields(&atom(xhtml), ["content", "links", "base_url"]);
+    assert_eq!((content, links), (json!("<a href='x'>y</a>"), json!(["https://b.example/c/x"])));
+    assert_eq!(base, "https://b.example/c/");
     let [links, base] = fields(
         &rss("<link>https://a.example/p/</link><description>&lt;a href='x'>y&lt;/a></description>"),
         ["links", "base_url"],

@@ -84,6 +84,18 @@ const BROKEN: &[(&str, &str, &str, bool)] = &[
         WHOLE,
     ),
     (
+        "an attribute whose quote is not closed before the next item",
+        "<rss><channel><title>t</title><item><title>a</title><enclosure url=\"/a.mp3/></item><item><title>b</title><enclosure url=\"/b.mp3\"/></item></channel></rss>",
+        "t|a|b",
+        WHOLE,
+    ),
+    (
+        "CDATA that is not closed before the next item",
+        "<rss><channel><title>t</title><item><title>a</title><description><![CDATA[x</description></item><item><title>b</title></item></channel></rss>",
+        "t|a|b",
+        WHOLE,
+    ),
+    (
         "tags closed in another case than opened",
         "<rss><channel><title>t</TITLE><Item><title>a</title></item></channel></RSS>",
         "t|a",
@@ -181,6 +193,28 @@ fn what_is_broken_is_mended_and_says_so() {
         let feed = read(reason, document.as_bytes(), None);
         assert_eq!(titles(&feed), *expected, "{reason}");
         assert_eq!((feed.repaired, feed.truncated), (true, *cut), "{reason}");
+    }
+}
+
+#[test]
+fn an_element_that_is_not_closed_ends_where_its_neighbour_begins() {
+    let item = "<title>a</title><link>https://e.example/1</link><guid>g</guid><pubDate>Mon, 02 Nov 2026 08:30:00 GMT</pubDate>\
+                <description>d &lt;b></description><category>c</category>";
+    let rss = ["<rss><channel><title>t</title><item>", item, "</item></channel></rss>"];
+    let entry = "<title>a</title><link href='/1'></link><id>g</id><updated>2026-11-02T08:30:00Z</updated><summary>d</summary>\
+                 <author><name>n</name></author>";
+    let atom = ["<feed><title>t</title><entry>", entry, "</entry></feed>"];
+    for ([begin, whole, end], elements) in [
+        (rss, ["title", "link", "guid", "pubDate", "description"]),
+        (atom, ["title", "link", "id", "updated", "summary"]),
+    ] {
+        let sound = read("sound", [begin, whole, end].concat().as_bytes(), None);
+        for element in elements {
+            let broken = whole.replace(&format!("</{element}>"), "");
+            let broken = read(element, [begin, &broken, end].concat().as_bytes(), None);
+            assert!(broken.repaired && !sound.repaired, "{element}");
+            assert_eq!(broken.entries, sound.entries, "{element}");
+        }
     }
 }
 

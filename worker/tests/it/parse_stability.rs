@@ -119,3 +119,33 @@ fn ids_do_not_depend_on_where_the_feed_lies() {
     };
     assert_eq!(ids("http://harbour.example/feed"), ids("https://www.harbour.example/new/feed.xml"));
 }
+
+#[test]
+fn what_is_broken_beside_an_entry_is_no_edit_of_it() {
+    const DIV: &str = "<div xmlns='http://www.w3.org/1999/xhtml'>";
+    let entry = format!(
+        "<entry><id>1</id><title type='xhtml'>{DIV}a &amp; <b>b</b></div></title><summary>c &amp;amp; d</summary>\
+         <content type='xhtml'>{DIV}<p>1 &lt; 2</p><p/><![CDATA[<x>]]></div></content></entry>"
+    );
+    let item = "<item><guid>1</guid><title>a<b>b</b></title><description><p>1 &lt; 2 &amp;amp; 3<br/></p><![CDATA[<i>]]></description>\
+                <content:encoded><![CDATA[<p>&lt;</p>]]></content:encoded></item>";
+    let broken = [("<title>a & b</title>", false), ("<title>no end", false), ("<p></q>", false), ("<title>cut", true)];
+    let atom = ("<feed xmlns='http://www.w3.org/2005/Atom'>", entry.as_str(), "entry", "</feed>");
+    for (begin, good, name, end) in [atom, ("<rss><channel>", item, "item", "</channel></rss>")] {
+        let known = document(&format!("{begin}{good}{end}"), BASE, &KnownEntries::default()).known;
+        for (inside, is_cut) in broken {
+            let other = format!("<{name}>{inside}{}", if is_cut { String::new() } else { format!("</{name}>{end}") });
+            let beside = document(&format!("{begin}{good}{other}"), BASE, &known);
+            assert_eq!(
+                (beside.new_entries, beside.entries.len()),
+                (u32::from(!is_cut), usize::from(!is_cut)),
+                "{other}"
+            );
+            if !is_cut {
+                let before = other.strip_suffix(end).unwrap_or_default();
+                let beside = document(&format!("{begin}{before}{good}{end}"), BASE, &known);
+                assert_eq!((beside.new_entries, beside.entries.len()), (1, 1), "{other}");
+            }
+        }
+    }
+}

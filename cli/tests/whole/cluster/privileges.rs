@@ -461,6 +461,14 @@ async fn setup_applies_the_same_users_over_administrators_urls() {
     let worker_queue = applied("rabbitmq", &more, &broker).setting("FEEDFLEET_QUEUE__URL");
     let more = [&scheduler[..], &["--vhost", "fleets"]].concat();
     let scheduler_queue = applied("rabbitmq", &more, &broker).setting("FEEDFLEET_QUEUE__URL");
+    // A user that keeps its password loses its tags all the same.
+    let name = format!("{namespace}-worker");
+    let ctl = |line: &str| paste(&mut with_rabbitmqctl(&servers, folder.path()), line);
+    ctl(&format!("rabbitmqctl set_user_tags '{name}' administrator\n"));
+    let keeps = [&["rabbitmq"][..], &worker[..], &["--vhost", "fleets", "--keep-password"]].concat();
+    setup(&servers, &namespace, &keeps, Some(&broker));
+    let listed = ctl("rabbitmqctl list_users --silent\n");
+    assert!(listed.lines().any(|line| line.split_whitespace().eq([name.as_str(), "[]"])), "{listed}");
     let metrics = Metrics::new();
     let schedulers = Broker::connect(&ServerConfig::at(&scheduler_queue), &namespace, &metrics).unwrap();
     let workers = Broker::connect(&ServerConfig::at(&worker_queue), &namespace, &metrics).unwrap().declaring_nothing();

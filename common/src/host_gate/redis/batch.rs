@@ -7,15 +7,21 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ::redis::{Script, ScriptInvocation, ToRedisArgs, Value};
 use tokio::sync::oneshot;
 
 use super::group::Group;
+use crate::host_gate::{Permit, Release};
 use crate::redis::{RedisServer, ServerError};
+use crate::time::Timestamp;
 
 /// The maximum number of items in one call: other calls wait about a millisecond for it.
 const AT_ONCE: usize = 64;
+
+/// An acquire whose caller gave up takes nothing any more after this time, if the clocks agree: it does not arrive after its release.
+const LATE: Duration = Duration::from_secs(2);
 
 /// What one start or release passes to the script.
 pub(super) struct Item {
@@ -45,6 +51,18 @@ impl Item {
         }
         call.arg(self.step).arg(self.keys.len()).arg(self.args.len()).arg(&self.args);
     }
+}
+
+/// Returns the release of a permit in its host's group.
+pub(super) fn release_item(group: &Group, permit: &Permit, release: Release, now: Timestamp) -> Item {
+    let in_millis = |time: Option<Duration>| u64::try_from(time.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
+    let item = Item::new("release")
+        .key(group.host(&permit.host))
+        .arg(&permit.nonce.to_be_bytes()[..])
+        .arg(in_millis(release.next_start_in))
+        .arg(now.millis());
+    let Some(feed) = permit.feed else { return item };
+    item.key(group.feed(feed)).arg(permit.version.0).arg(in_millis(release.remembered))
 }
 
 /// An item in flight, and the receiver of its answer.
@@ -92,6 +110,28 @@ impl Batches {
             Ok(Ok(answer)) => answer,
             // The task that had it is gone, or takes too long.
             Ok(Err(_)) | Err(_) => Err(ServerError::Silent(patience)),
+        }
+    }
+
+    /// Releases a permit whose acquire was not answered, once the server answers again: it may have been granted. Without an answer it
+    /// ends at its deadline.
+    pub(super) async fn release_unanswered(
+        self: Arc<Self>,
+        group: usize,
+        time: Option<i64>,
+        permit: Permit,
+        deadline: Timestamp,
+        now: Timestamp,
+    ) {
+        for _ in 0..deadline.since(now).as_secs() / LATE.as_secs() {
+            tokio::time::sleep(LATE).await;
+            let item = release_item(&self.groups[group], &permit, Release::default(), now);
+            if let Ok(answer) = self.run(group, time, item).await {
+                if let Value::Int(generation) = answer {
+                    self.groups[group].note_generation(generation);
+                }
+                return;
+            }
         }
     }
 

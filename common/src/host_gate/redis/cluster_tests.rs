@@ -181,6 +181,15 @@ async fn a_group_that_moves_to_another_server_is_loaded_there() {
             cluster.begin_move(slot, to);
             cluster.finish_move(slot, from, to);
         });
+        let begun = Instant::now();
+        let mark = loop {
+            assert!(begun.elapsed() < PATIENCE, "the gate stays open");
+            if let Ok(Some(mark)) = scheduler.begin_loading(now()).await {
+                break mark;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        assert_eq!(scheduler.parts_lost(&mark), (1, GROUPS));
         let closed = opened(&scheduler, &stored).await;
         let expected = hosts.iter().filter(|host| scheduler.group_of(host) == group).cloned();
         assert_eq!(closed, expected.collect());

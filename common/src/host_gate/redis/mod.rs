@@ -33,7 +33,7 @@ use ::redis::{FromRedisValue, Script, ScriptInvocation, Value};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
-use self::batch::{Batches, Item};
+use self::batch::{Batches, Item, release_item};
 use self::group::{Group, Loading};
 use self::scripts::Scripts;
 use super::{
@@ -307,32 +307,29 @@ impl HostGate for RedisGate {
     ) -> Result<Result<Permit, Timestamp>, GateError> {
         let nonce = fresh_nonce();
         let own_place = request.during.is_some_and(|permit| permit.host == *request.host);
-        let until: i64 = self
+        let until: Result<i64, GateError> = self
             .eval("start a request", request.host, &self.scripts.acquire_extra, now, |call, group| {
                 call.key(group.host(request.host));
                 call.arg(millis(request.limits.gap)).arg(request.limits.burst).arg(request.limits.parallel);
                 call.arg(request.deadline.millis()).arg(&nonce.to_be_bytes()[..]).arg(own_place);
                 call.arg(self.gives_up(now));
             })
-            .await?;
-        Ok(match until {
-            0 => Ok(Permit { host: request.host.clone(), feed: None, version: Version::default(), nonce }),
-            until => Err(Timestamp::from_millis(until)),
-        })
+            .await;
+        let permit = Permit { host: request.host.clone(), feed: None, version: Version::default(), nonce };
+        match until {
+            Ok(0) => Ok(Ok(permit)),
+            Ok(until) => Ok(Err(Timestamp::from_millis(until))),
+            Err(error) => {
+                let batches = Arc::clone(&self.batches);
+                let (group, time) = (self.group_of(request.host), self.time(now));
+                tokio::spawn(batches.release_unanswered(group, time, permit, request.deadline, now));
+                Err(error)
+            }
+        }
     }
 
     async fn release(&self, permit: &Permit, release: Release, now: Timestamp) -> Result<(), GateError> {
-        let in_millis =
-            |time: Option<Duration>| u64::try_from(time.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
-        let item = |group: &Group| {
-            let item = Item::new("release")
-                .key(group.host(&permit.host))
-                .arg(&permit.nonce.to_be_bytes()[..])
-                .arg(in_millis(release.next_start_in))
-                .arg(now.millis());
-            let Some(feed) = permit.feed else { return item };
-            item.key(group.feed(feed)).arg(permit.version.0).arg(in_millis(release.remembered))
-        };
+        let item = |group: &Group| release_item(group, permit, release, now);
         let answer = self.run("release a permit", &permit.host, now, item).await?;
         if let Value::Int(generation) = answer {
             self.groups[self.group_of(&permit.host)].note_generation(generation);
@@ -410,6 +407,10 @@ impl GateUpkeep for RedisGate {
     fn is_lost(&self, mark: &LoadMark, host: &HostKey) -> bool {
         let own = self.group_of(host);
         group::of_text(&mark.0).iter().any(|loading| loading.group == own)
+    }
+
+    fn parts_lost(&self, mark: &LoadMark) -> (usize, usize) {
+        (group::of_text(&mark.0).len(), self.groups.len())
     }
 
     async fn open(&self, mark: &LoadMark, now: Timestamp) -> Result<bool, GateError> {

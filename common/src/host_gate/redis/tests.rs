@@ -288,6 +288,27 @@ async fn a_call_whose_answer_was_lost_is_sent_again_and_takes_nothing_twice() {
 }
 
 #[tokio::test]
+async fn what_an_unanswered_start_without_a_ticket_took_is_given_back_long_before_its_deadline() {
+    let private = PrivateServer::started(&[]);
+    let proxy = CuttingProxy::before(private.port).await;
+    let gate = RedisGate::new(RedisServer::connect(&ServerConfig::at(&proxy.url()), "hop").unwrap(), Duration::ZERO);
+    opened(&gate).await;
+    tokio::time::sleep(LIMITS.gap).await;
+    let (limits, deadline) = (HostLimits { parallel: 1, ..LIMITS }, now().after(PATIENCE));
+    let [busy, other] = [host(), HostKey::new("other:80")];
+    let hop = |host| ExtraRequest { host, limits, during: None, deadline };
+    gate.acquire_extra(&hop(&other), now()).await.unwrap().expect("the server knows the script now");
+    proxy.delay_answer_to("busy:80", gate.server.patience() * 2);
+    gate.acquire_extra(&hop(&busy), now()).await.unwrap_err();
+    assert!(proxy.has_delayed());
+    let begun = Instant::now();
+    while !matches!(gate.acquire_extra(&hop(&busy), now()).await, Ok(Ok(_))) {
+        assert!(begun.elapsed() < PATIENCE / 3, "its slot is still taken");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_user_who_may_touch_gate_keys_only_can_do_all_that_a_worker_does() {
     let private = PrivateServer::started(&[]);
     let rights = crate::redis::rights::of_worker("acl");

@@ -63,6 +63,23 @@ fn the_quarter_hour_becomes_an_hour_only_under_load() {
 }
 
 #[test]
+fn a_load_that_changes_leaves_one_poll_before_each_midnight() {
+    let groups = [group("Europe/Paris"), group("Asia/Kathmandu")];
+    let config = plain();
+    let mut subject = Subject { calm: &groups, ..readers(0) };
+    let mut started = at("2026-10-07T21:50:00Z");
+    // Each poll is planned under the load of the one before it.
+    let polls = [1.0, 0.0, 1.0, 0.5, 0.0, 0.0].map(|load| {
+        let policy = Policy { config: &config, load, price: config.price };
+        let decision = decide(&subject, &FetchReport { started, ..unchanged() }, started, NO_SALT, &policy);
+        subject = after(&subject, &decision);
+        started = decision.next_due.unwrap();
+        started.to_string()[8..16].to_owned()
+    });
+    assert_eq!(polls, ["08T17:15", "08T21:45", "09T17:15", "09T21:22", "10T18:00", "10T21:45"]);
+}
+
+#[test]
 fn with_other_readers_it_is_polled_as_ever_and_before_each_midnight_too() {
     let groups = [group("Europe/Paris")];
     let config = plain();

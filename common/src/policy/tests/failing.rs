@@ -47,6 +47,14 @@ fn a_busy_feed_is_told_of_within_hours_and_one_failure_alone_never() {
 }
 
 #[test]
+fn the_longest_times_that_can_be_configured_do_not_overflow() {
+    let failing = crate::config::FailingConfig { posts: f64::MAX, min: Duration::ZERO, max: Duration::MAX };
+    let config = PolicyConfig { failing, ..plain() };
+    let decisions = live(&posting(24.0), again(&answered(403), 2), &config);
+    assert!(decisions.iter().all(|decision| !decision.state.failing));
+}
+
+#[test]
 fn a_feed_that_was_never_read_is_told_of_after_the_shortest_time() {
     let (at, times, _) = notified(&reader(), &answered(500));
     assert_eq!((at, times), (Some(12 * HOUR), 1), "polls after 4 and 12 hours; the shortest time is 6");

@@ -59,6 +59,20 @@ fn a_throttled_refresh_does_not_end_the_freshness_before_it() {
 }
 
 #[test]
+fn a_304_that_says_nothing_does_not_end_the_freshness_before_it() {
+    let fresh = FetchReport { fresh_for: Some(5 * HOUR), ..news(1) };
+    let known = after(&reader(), &ask(&reader(), &fresh, &plain()));
+    let at_hour = |hour: u32, report: FetchReport| FetchReport { started: noon().after(hour * HOUR), ..report };
+    let decision = ask(&known, &at_hour(1, unchanged()), &plain());
+    let end = Some(noon().after(5 * HOUR));
+    assert_eq!((decision.next_due, decision.state.fresh_until), (end, end), "a refresh in the middle");
+    assert_eq!(delay(&ask(&known, &at_hour(5, unchanged()), &plain())), HOUR, "nothing is left of it");
+    let at_once = FetchReport { fresh_for: Some(Duration::ZERO), ..at_hour(1, unchanged()) };
+    assert_eq!(delay(&ask(&known, &at_once, &plain())), HOUR, "a 304 that says no-cache");
+    assert_eq!(delay(&ask(&known, &at_hour(1, same_bytes(validators())), &plain())), HOUR, "a 200 replaces all");
+}
+
+#[test]
 fn hints_of_the_last_document_stand_while_nothing_changes() {
     let hinted_reader = after(&reader(), &ask(&reader(), &hinted(1, hours(6)), &plain()));
     for report in [unchanged(), same_bytes(validators())] {

@@ -143,7 +143,8 @@ impl Judged<'_> {
         let host = self.before.host_interval.unwrap_or_default();
         let longest = [own, host, capped(hints.ttl), capped(hints.update_period), capped(fresh_for)].into_iter().max();
         let interval = self.report.started.after(longest.unwrap());
-        let still_fresh = self.before.state.fresh_until.filter(|_| self.is_failure());
+        let says_nothing = self.report.http_status == Some(304) && self.report.fresh_for.is_none();
+        let still_fresh = self.before.state.fresh_until.filter(|_| says_nothing || self.is_failure());
         let hold = self.decision.state.hold_until;
         [Some(interval), Some(self.now), still_fresh, hold].into_iter().flatten().max().unwrap()
     }

@@ -71,10 +71,19 @@ fn the_rate_follows_what_is_seen_and_fades() {
     let quiet = rhythm.watched(noon().after(210 * DAY));
     assert!(quiet.per_day() < 0.2, "{quiet:?}");
     assert_eq!(
-        rhythm.watched(noon()).to_bytes()[8..16],
+        rhythm.watched(noon().after(120 * DAY - MINUTE)).to_bytes()[8..16],
         rhythm.to_bytes()[8..16],
-        "a clock that went back moves nothing"
+        "a clock that is a little behind moves nothing"
     );
+}
+
+#[test]
+fn the_rate_is_learned_again_once_a_clock_that_was_ahead_is_right() {
+    let ahead = Rhythm::steady(30.0, 30.0, noon().after(365 * DAY));
+    let quiet = |rhythm: Rhythm| rhythm.watched(noon()).watched(noon().after(60 * DAY)).per_day();
+    assert!(quiet(ahead) < 0.5 * ahead.per_day(), "{}", quiet(ahead));
+    let renamed = ahead.doubted(&renamed(None), noon());
+    assert!(quiet(renamed) < 0.5 * ahead.per_day(), "{}", quiet(renamed));
 }
 
 #[test]

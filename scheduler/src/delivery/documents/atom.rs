@@ -3,7 +3,7 @@
 use common::time::Timestamp;
 
 use super::xml::Xml;
-use super::{Channel, Health, base_url, entry_urn, own_id, web_link};
+use super::{Channel, Health, base_url, entry_urn, modified, own_id, web_link};
 use crate::wire::EntryView;
 
 /// The namespace of what Atom has no element for.
@@ -105,12 +105,9 @@ fn entry(xml: &mut Xml, view: &EntryView, is_own: bool, with_base: bool) {
     });
 }
 
-/// Returns when it changed last. If the publisher does not say: when it was published or its last edit was stored,
-/// whichever is later.
+/// Returns when it changed last. If it never did: when it was published or first seen.
 fn updated(view: &EntryView) -> Timestamp {
-    let stored = &view.stored;
-    let edited = (stored.stored != stored.seen).then_some(stored.stored);
-    stored.entry.updated.or(stored.entry.published.max(edited)).unwrap_or(stored.seen)
+    modified(&view.stored).unwrap_or_else(|| published(view))
 }
 
 fn published(view: &EntryView) -> Timestamp {

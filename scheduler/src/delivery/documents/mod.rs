@@ -13,6 +13,7 @@ use url::Url;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::wire::EntryView;
+use store::StoredEntry;
 
 /// Entries as a feed has them. Their texts are HTML, in [`EntryView::summary_html`] and [`EntryView::content_html`].
 pub struct Channel {
@@ -85,6 +86,13 @@ fn own_id(feed: FeedId, id: &str) -> String {
 pub(crate) fn base_url(entry: &Entry) -> Option<&str> {
     let stated = entry.details.as_ref().and_then(|details| details.base_url.as_ref());
     web_link(stated.or(entry.url.as_ref()))
+}
+
+/// Returns when an entry was changed last. If the publisher does not say: when it was published or its last edit was stored, whichever
+/// is later. `None`: nothing says that it was changed.
+pub fn modified(stored: &StoredEntry) -> Option<Timestamp> {
+    let edited = (stored.stored != stored.seen).then_some(stored.stored);
+    stored.entry.updated.or_else(|| edited.map(|edited| stored.entry.published.map_or(edited, |at| at.max(edited))))
 }
 
 /// Returns a link if it leads to a web page.

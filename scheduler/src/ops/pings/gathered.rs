@@ -133,7 +133,10 @@ impl GatheredPings {
         let skew = self.ops.config.scheduler.clock_skew;
         let is_answered = match ping.is_stored {
             true => !lies_ahead,
-            false => feed.state.last_polled.is_some_and(|polled| polled > ping.at.after(skew)),
+            // A poll that lies ahead was made by a clock that was ahead, and was corrected since.
+            false => {
+                feed.state.last_polled.is_some_and(|polled| polled > ping.at.after(skew) && polled <= now.after(skew))
+            }
         };
         // What is stored outlives this process.
         if is_answered || quits && lies_ahead {
@@ -242,5 +245,14 @@ mod tests {
         let feed = ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap();
         assert_eq!(feed.wake_at, Some(clock.now()));
         assert!(pings.last().is_empty());
+
+        // Its last poll was noted by a clock that was ahead.
+        let ahead = clock.now().after(Duration::from_secs(365 * 86_400));
+        let state = serde_json::json!({ "last_polled": ahead }).to_string();
+        other.execute("UPDATE feeds SET wake_at = NULL, state = ?1", [&state]).unwrap();
+        assert_eq!(pings.answer_last(id, ping).await.unwrap(), None);
+        let feed = ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap();
+        let rested = clock.now().after(config.policy.ping_spread);
+        assert_eq!((feed.state.last_polled, feed.wake_at), (Some(ahead), Some(rested)));
     }
 }

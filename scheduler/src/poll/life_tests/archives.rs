@@ -460,6 +460,27 @@ async fn a_page_that_is_throttled_does_not_count_as_failed_unless_no_time_is_giv
 }
 
 #[tokio::test]
+async fn a_page_that_is_throttled_for_a_week_is_given_up() {
+    let (fleet, mut origin, id) = with_pages().await;
+    backfill::backfill(&fleet.ops, id, Timestamp::EPOCH).await.unwrap();
+    let begun = fleet.clock.now();
+    let mut requests = 0;
+    while fleet.feed(id).await.archive.is_some() {
+        let job = next_page(&fleet, &mut origin).await;
+        requests += 1;
+        assert!(requests < 20, "it never ends");
+        let until = fleet.clock.now().after(MINUTE * 60 * 24);
+        let report = fleet.work(&job, Outcome::Throttled { retry_after: Some(until) }).await;
+        fleet.settle(FetchReport { page: true, ..report }).await;
+        fleet.clock.advance(MINUTE * 60 * 24);
+    }
+    assert!((4..=9).contains(&requests), "{requests}");
+    let took = fleet.clock.now().since(begun);
+    assert!(took >= MINUTE * 60 * 24 * 7, "{took:?}");
+    assert_eq!(stored(&fleet, id).await, WINDOW);
+}
+
+#[tokio::test]
 async fn what_a_person_changes_counts_while_pages_are_read() {
     let (fleet, mut origin, id) = with_pages().await;
     backfill::backfill(&fleet.ops, id, Timestamp::EPOCH).await.unwrap();

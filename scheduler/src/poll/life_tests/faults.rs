@@ -222,3 +222,31 @@ async fn a_try_that_meets_our_own_fault_is_not_spent() {
     fleet.clock.advance(Duration::from_secs(600));
     assert!(fleet.dispatched_ids().await.contains(&id));
 }
+
+#[tokio::test]
+async fn what_a_clock_that_was_ahead_planned_is_brought_forward_once_it_is_right() {
+    let (fleet, minute) = (Fleet::new().await, Duration::from_secs(60));
+    let right = fleet.clock.now();
+    fleet.clock.advance(20 * 24 * 60 * minute);
+    let [polled, new] = [fleet.add("http://a.example/").await, fleet.add("http://b.example/").await];
+    let jobs = fleet.dispatched().await;
+    let job = jobs.iter().find(|job| job.feed == polled).unwrap();
+    let report = fleet.work(job, not_modified()).await;
+    let last = report.started;
+    fleet.settle(report).await;
+    let interval = fleet.feed(polled).await.next_due.unwrap().since(last);
+
+    let clock = Arc::new(ManualClock::new(right));
+    let fleet = Fleet::over(config(), fleet.ops.store.clone(), clock, right).await;
+    let wake = async |id| fleet.feed(id).await.wake_at;
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.reconciler.schedule_once(&*fleet.clock).await.unwrap();
+    let at = wake(polled).await.unwrap();
+    assert!(at >= right.after(interval) && at <= right.after(interval + minute), "{at}: the interval is kept");
+    fleet.clock.advance(minute);
+    assert_eq!(fleet.dispatched_ids().await, [new], "never polled: at once");
+    fleet.reconciler.schedule_once(&*fleet.clock).await.unwrap();
+    assert_eq!(wake(polled).await, Some(at), "and not again and again");
+    fleet.clock.advance(interval);
+    assert!(fleet.dispatched_ids().await.contains(&polled));
+}

@@ -7,6 +7,7 @@ use common::host::HostRule;
 
 use super::*;
 use crate::ops;
+use crate::poll::refusals::begin_owed;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const STEP: Duration = Duration::from_secs(60);
@@ -233,4 +234,34 @@ async fn a_host_that_lets_its_feeds_pass_to_one_that_answers_refuses_nobody() {
         fleet.clock.advance(STEP);
     }
     assert_eq!(fleet.events().await.get("host.recovered"), Some(&1));
+}
+
+#[tokio::test]
+async fn the_feeds_of_a_host_that_answers_again_are_polled_although_their_requeue_could_not_be_stored_at_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("feedfleet.db");
+    let store = Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap());
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let fleet = Fleet::over(config(), store, clock, Timestamp::EPOCH).await;
+    fleet.feeds_at("wall.example", 5).await;
+    fleet.live(HOUR, |_| None).await;
+    fleet.live(24 * HOUR, |_| Some(403)).await;
+    let host = HostKey::new("wall.example:443");
+    assert!(fleet.ops.condition.refusals.of(&host).is_some());
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("ALTER TABLE requeues RENAME TO away").unwrap();
+    while fleet.ops.condition.refusals.of(&host).is_some() {
+        fleet.live(STEP, |_| None).await;
+    }
+    assert_eq!(fleet.events().await.get("host.recovered"), Some(&1), "reports are stored all the same");
+    let begin = async || begin_owed(&*fleet.ops.store, &fleet.ops.condition, fleet.clock.now()).await;
+    begin().await.unwrap_err();
+    other.execute_batch("ALTER TABLE away RENAME TO requeues").unwrap();
+    let requeues = async || fleet.ops.store.requeues(false).await.unwrap().len();
+    assert_eq!(requeues().await, 0);
+    begin().await.unwrap();
+    let begun = requeues().await;
+    assert!(begun > 0);
+    begin().await.unwrap();
+    assert_eq!(requeues().await, begun, "once");
 }

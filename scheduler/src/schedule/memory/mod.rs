@@ -213,14 +213,19 @@ impl State {
             Standing::Woken => (Band::Urgent, FRONT),
             _ => (parking.band, parking.rank),
         };
+        let lease = self.time(place.band, place.at);
         self.leased -= 1;
         self.leave(place.band, place.at);
         let known = self.hosts.number(&parking.host);
         let host = known.unwrap_or_else(|| self.hosts.add(&parking.host, band));
         self.hosts.park(host, slot, (band, rank), &mut self.places);
-        match known {
-            Some(_) => self.bring_head(host, parking.until, band),
-            None => self.enter(host | HEAD, band, parking.until),
+        match (known, self.hosts.get(host).map(|host| host.head)) {
+            // The claim of this feed set it, in case the feed was not parked again.
+            (Some(_), Some(head)) if self.time(head.0, head.1) == lease => {
+                self.shift(host | HEAD, head, band.min(head.0), parking.until);
+            }
+            (Some(_), _) => self.bring_head(host, parking.until, band),
+            (None, _) => self.enter(host | HEAD, band, parking.until),
         }
     }
 

@@ -10,8 +10,9 @@ for i, feed in ipairs(feeds) do
   if score and score >= LEASED then
     if score >= WOKEN then band, rank = 1, FRONT end
     drop(feed, old_band)
-    local host = hosts[name] or { at = till, band = band, ranks = {} }
+    local host = hosts[name] or { at = till, band = band, ranks = {}, leases = {} }
     hosts[name] = host
+    host.leases[lease_end(score)] = true
     host.at, host.band = math.min(host.at, till), math.min(host.band, band)
     host.ranks[#host.ranks + 1] = rank_score(rank, band)
     host.ranks[#host.ranks + 1] = feed
@@ -24,5 +25,7 @@ if #entries > 0 then many('HSET', parked, entries) end
 for name, host in pairs(hosts) do
   many('ZADD', waiting_room(name), host.ranks)
   local head_band, at = head(name)
+  -- The claim of one of these feeds set the head, in case that feed was not parked again.
+  if at and host.leases[at] then at = nil end
   set_head(name, head_band, math.min(host.band, head_band or host.band), math.min(host.at, at or host.at))
 end

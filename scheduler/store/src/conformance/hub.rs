@@ -83,7 +83,12 @@ pub(crate) async fn a_callback_has_one_subscription_to_a_topic(backend: &dyn Bac
 
 /// Has the subscriber verified for a renewal.
 async fn renewing(store: &dyn Store, of: &Subscription) -> Subscription {
-    let asked = Intent { is_first: false, ..intent() };
+    asked(store, of, IntentMode::Subscribe).await
+}
+
+/// Has the subscriber of a confirmed subscription verified.
+async fn asked(store: &dyn Store, of: &Subscription, mode: IntentMode) -> Subscription {
+    let asked = Intent { is_first: false, mode, ..intent() };
     let hub = of.hub.clone().map(|hub| Hub { intent: Some(asked), ..hub });
     let change = SubscriptionChange { hub, revision: of.revision, ..SubscriptionChange::default() };
     store.change_subscription(of.id, &change).await.unwrap().unwrap()
@@ -241,6 +246,17 @@ pub(crate) async fn a_disabled_subscription_is_leased_while_its_subscriber_is_as
     assert_eq!(held().await, []);
     let asked = renewing(&*store, &disabled).await;
     assert_eq!((asked.state, held().await), (SubscriptionState::Disabled, vec![(one.id, asked.revision)]));
+
+    // One that is paused only while its subscriber is asked whether it ends.
+    let pause = SubscriptionChange {
+        state: Some(SubscriptionState::Paused),
+        revision: asked.revision,
+        ..SubscriptionChange::default()
+    };
+    let paused = store.change_subscription(one.id, &pause).await.unwrap().unwrap();
+    assert_eq!(held().await, []);
+    let leaving = self::asked(&*store, &paused, IntentMode::Unsubscribe).await;
+    assert_eq!((leaving.state, held().await), (SubscriptionState::Paused, vec![(one.id, leaving.revision)]));
 }
 
 pub(crate) async fn subscriptions_whose_feed_is_gone_or_merged_are_found(backend: &dyn Backend) {

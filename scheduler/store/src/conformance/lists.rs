@@ -111,14 +111,16 @@ pub(crate) async fn a_list_holds_what_the_filters_let_through(backend: &dyn Back
     for other in ["*ü", "[ü]", "b?ü", "ブ"] {
         assert_eq!(found(&*store, text(other)).await, [""; 0], "{other}");
     }
-    let host = FeedQuery { host: Some(HostKey::new("b.org:443")), ..FeedQuery::default() };
+    let host = FeedQuery { hosts: vec![HostKey::new("b.org:443")], ..FeedQuery::default() };
     assert_eq!(found(&*store, host).await, [urls[2]]);
+    let hosts = ["b.org:443", "a.org:443", "a.org:8080"].map(HostKey::new).to_vec();
+    assert_eq!(found(&*store, FeedQuery { hosts, ..FeedQuery::default() }).await, urls);
     let status = FeedQuery { status: Some(Status::Paused), ..FeedQuery::default() };
     assert_eq!(found(&*store, status).await, [urls[2]]);
     let failure = FeedQuery { failure: Some(FailureKind::Dns), ..FeedQuery::default() };
     assert_eq!(found(&*store, failure).await, [urls[1]]);
     let all = FeedQuery {
-        host: Some(HostKey::new("a.org:443")),
+        hosts: vec![HostKey::new("a.org:443")],
         category: Some(Category::D),
         status: Some(Status::Active),
         ..text("a.org")
@@ -154,7 +156,7 @@ pub(crate) async fn a_list_of_the_penalty_box_has_the_feeds_in_it_and_no_others(
     assert_eq!(found(&*store, of(FailureKind::Tls)).await, [urls[2]]);
     assert_eq!(found(&*store, of(FailureKind::Timeout)).await, [""; 0]);
     assert_eq!(found(&*store, FeedQuery { failing: true, ..penalised.clone() }).await, urls[1..3]);
-    let host = FeedQuery { host: Some(HostKey::new("b.org:443")), ..penalised.clone() };
+    let host = FeedQuery { hosts: vec![HostKey::new("b.org:443")], ..penalised.clone() };
     assert_eq!(found(&*store, host).await, [urls[3]]);
     let failure = FeedQuery { failure: Some(FailureKind::Dns), ..FeedQuery::default() };
     assert_eq!(found(&*store, failure).await, urls[..2], "without the filter, the failure is the last poll's");

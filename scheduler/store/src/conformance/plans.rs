@@ -13,12 +13,14 @@ use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 
 /// Filters, order, and the expected index; empty: the table's own order.
-const LISTS: [(&str, FeedSort, &str); 29] = [
+const LISTS: [(&str, FeedSort, &str); 31] = [
     ("", FeedSort::Id, ""),
     ("", FeedSort::Subscribers, "feeds_by_readers"),
     ("q", FeedSort::Id, ""),
     ("host", FeedSort::Id, "feeds_by_host"),
     ("host", FeedSort::Subscribers, "feeds_by_readers"),
+    ("hosts", FeedSort::Id, ""),
+    ("hosts", FeedSort::Category, "feeds_by_category"),
     ("category", FeedSort::Id, "feeds_by_category"),
     ("category", FeedSort::Subscribers, "feeds_by_category_readers"),
     ("status", FeedSort::Id, "feeds_by_status"),
@@ -64,9 +66,10 @@ impl<S: Explains> Noting<'_, S> {
 pub(crate) async fn every_list_follows_its_index(source: &mut impl Explains, table: &str) {
     for ((filters, sort, index), reversed) in LISTS.into_iter().flat_map(|list| [(list, false), (list, true)]) {
         let has = |filter: &str| filters.split(' ').any(|word| word == filter);
+        let hosts = ["a.org:443", "a.org:8080"].map(HostKey::new);
         let query = FeedQuery {
             text: has("q").then(|| "zebra".to_owned()),
-            host: has("host").then(|| HostKey::new("a.org:443")),
+            hosts: hosts[..if has("hosts") { 2 } else { usize::from(has("host")) }].to_vec(),
             category: has("category").then_some(Category::C),
             status: has("status").then_some(Status::Paused),
             failure: has("failure").then_some(FailureKind::Dns),

@@ -7,8 +7,8 @@ use common::secrets::Sealed;
 
 use super::*;
 use crate::{
-    ANONYMOUS, Advance, Delivery, DeliveryFormat, DeliveryTurn, EventFilter, Hub, NewSubscription, Progress,
-    Subscription, SubscriptionChange, SubscriptionKind, SubscriptionState, Wish,
+    ANONYMOUS, Advance, Delivery, DeliveryFormat, DeliveryTurn, EventFilter, EventQuery, Hub, NewSubscription,
+    Progress, Subscription, SubscriptionChange, SubscriptionKind, SubscriptionState, Wish,
 };
 
 fn wish(target: &str) -> Wish {
@@ -160,6 +160,25 @@ pub(crate) async fn a_subscription_that_is_disabled_is_published_once(backend: &
     let filter = EventFilter { kinds: vec!["subscription.*".into()], ..EventFilter::default() };
     assert!(filter.matches(event));
     assert!(!EventFilter { label: Some("tech".into()), ..filter }.matches(event), "it is of no feed");
+
+    // Of callers with labels only those with all labels of a limited one learn of it.
+    let filter = EventFilter { visible: vec!["blue".into()], ..EventFilter::default() };
+    let limited = Wish { filter, ..wish("https://b.example/hook") };
+    let secret = Sealed::from_bytes(vec![1, 2, 3]);
+    let new = NewSubscription { wish: limited, secret, by: "ann".into(), after: 5, hub: None };
+    let other = store.add_subscription(&new, at(1)).await.unwrap().unwrap().id;
+    store.lease_subscriptions(&turn("x", &[])).await.unwrap();
+    let end = Advance { disable: Some("it failed".into()), ..advance(&*store, other, 1, 9).await };
+    assert_eq!(store.advance_subscriptions("x", &[end], at(9)).await.unwrap(), [other]);
+    for (labels, expected) in [(vec![], vec![id, other]), (vec!["blue", "red"], vec![other]), (vec!["red"], vec![])] {
+        let visible = labels.iter().map(|label: &&str| (*label).to_owned()).collect();
+        let filter = EventFilter { visible, ..EventFilter::default() };
+        let query = EventQuery { filter: filter.clone(), ..EventQuery::after(0, 10) };
+        let found = store.find_events(&query).await.unwrap().items;
+        assert!(found.iter().all(|event| filter.matches(event)), "{labels:?}");
+        let found: Vec<i64> = found.iter().filter_map(|event| event.subscription).collect();
+        assert_eq!(found, expected, "{labels:?}");
+    }
 }
 
 pub(crate) async fn subscriptions_without_a_token_are_counted_by_the_host_of_their_callback(backend: &dyn Backend) {

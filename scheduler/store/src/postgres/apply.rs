@@ -14,6 +14,7 @@ use common::config::QuotaConfig;
 use common::feed::Feed;
 use common::host::HostKey;
 use common::policy::HostHold;
+use common::push::RELIABLE_AFTER;
 use common::time::Timestamp;
 use common::url::FeedId;
 use sqlx::{Connection, Executor, PgConnection};
@@ -143,7 +144,8 @@ impl Polls for PostgresStore {
     async fn sla_unmet(&self, longest: Duration) -> Result<u64, StoreError> {
         let longest = i64::try_from(longest.as_millis()).unwrap_or(i64::MAX);
         on_connection!(self, "count the SLAs that cannot be kept", |on| {
-            let count: i64 = sqlx::query_scalar(include_str!("sla_unmet.sql")).bind(longest).fetch_one(on).await?;
+            let count = sqlx::query_scalar(include_str!("sla_unmet.sql"));
+            let count: i64 = count.bind(longest).bind(i64::from(RELIABLE_AFTER)).fetch_one(on).await?;
             Ok(u64::try_from(count).unwrap_or(0))
         })
     }

@@ -1,5 +1,5 @@
 -- Live feeds of category A whose next poll comes more than $1 milliseconds after the last one. Feeds whose pushes were reliable at that
--- poll (FeedPush::spares_polls) are left out: they are polled less often because their entries are pushed.
+-- poll (FeedPush::spares_polls; $2 in a row were announced) are left out: they are polled less often because their entries are pushed.
 SELECT count(*)
 FROM feeds
 WHERE category = 'A'
@@ -11,6 +11,6 @@ WHERE category = 'A'
       WHERE p.feed_id = feeds.id
         AND p.state <> 'unsubscribing' -- for the index push_of_feed
         AND p.state = 'verified'
-        AND p.announced >= 5           -- common::push::RELIABLE_AFTER
+        AND p.announced >= $2
         AND p.lease_until > 1000 * extract(epoch FROM (feeds.state::jsonb ->> 'last_polled')::timestamptz)
   )

@@ -26,6 +26,12 @@ const ALL: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptio
 const LOCKED: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id = $1 FOR UPDATE");
 const OF_KEY: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE hub_key = $1");
 const AMONG: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id = ANY ($1) ORDER BY id");
+/// Those with something to deliver or to verify; of a paused one, only that it ends.
+macro_rules! served {
+    () => {
+        "(state = 'active' OR intent IS NOT NULL AND (state = 'disabled' OR (intent::json ->> 'mode') = 'unsubscribe'))"
+    };
+}
 /// The database's clock, in milliseconds.
 macro_rules! clock {
     () => {
@@ -269,8 +275,7 @@ async fn lease(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<Deliver
     if sqlx::query_scalar(lock).fetch_one(&mut *on).await? {
         balance(on, turn).await?;
     }
-    let held = "SELECT id, revision FROM subscriptions \
-                WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL) AND holder = $1 ORDER BY id";
+    let held = concat!("SELECT id, revision FROM subscriptions WHERE ", served!(), " AND holder = $1 ORDER BY id");
     let held = sqlx::query_as(held).bind(turn.holder).fetch_all(&mut *on).await?;
     let (epoch, newest) = sqlx::query_as("SELECT epoch, seq FROM store").fetch_one(on).await?;
     Ok(DeliveryShare { epoch, newest, held })
@@ -281,7 +286,8 @@ async fn balance(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<(), s
     let counts = concat!(
         "SELECT count(*), count(*) FILTER (WHERE holder = $1), (SELECT count(*) FROM delivery_leases WHERE holder <> $1 AND held_until >= ",
         clock!(),
-        ") FROM subscriptions WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL)"
+        ") FROM subscriptions WHERE ",
+        served!()
     );
     let (active, held, others): (i64, i64, i64) = sqlx::query_as(counts).bind(turn.holder).fetch_one(&mut *on).await?;
     let share = (active + others) / (others + 1);
@@ -326,8 +332,10 @@ async fn advance(
         let count = i64::try_from(disabled.len()).unwrap_or(i64::MAX);
         let take = sqlx::query_scalar(include_str!("apply_numbers.sql")).bind(count).bind(0_i64);
         let last: i64 = take.fetch_one(&mut *on).await?;
-        let sql = "INSERT INTO events (seq, at, kind, feed_id, subscription) \
-                   SELECT $1 + place, $2, 'subscription.disabled', 0, id FROM UNNEST($3::bigint[]) WITH ORDINALITY AS new (id, place)";
+        let sql = "INSERT INTO events (seq, at, kind, feed_id, subscription, about) \
+                   SELECT $1 + place, $2, 'subscription.disabled', 0, it.id, CASE WHEN (it.filter::json -> 'visible') IS NOT NULL \
+                   THEN json_build_object('limited_to', it.filter::json -> 'visible')::text END \
+                   FROM UNNEST($3::bigint[]) WITH ORDINALITY AS new (id, place) JOIN subscriptions AS it ON it.id = new.id";
         sqlx::query(sql).bind(last).bind(now.millis()).bind(&disabled).execute(on).await?;
     }
     Ok(stored)

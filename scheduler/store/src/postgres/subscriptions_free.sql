@@ -6,7 +6,7 @@ WHERE holder = $1 AND target_host IN (
     SELECT target_host FROM (
         SELECT target_host, sum(count(*)) OVER (ORDER BY count(*), target_host) AS freed
         FROM subscriptions
-        WHERE holder = $1 AND (state = 'active' OR state = 'disabled' AND intent IS NOT NULL)
+        WHERE holder = $1 AND (state = 'active' OR intent IS NOT NULL AND (state = 'disabled' OR (intent::json ->> 'mode') = 'unsubscribe'))
         GROUP BY target_host
         HAVING bool_and(id = ANY ($2))
     ) AS idle

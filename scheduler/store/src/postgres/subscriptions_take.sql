@@ -6,7 +6,7 @@ WITH active AS (
     FROM subscriptions AS it LEFT JOIN delivery_leases AS lease
         ON lease.holder = it.holder
         AND (lease.holder = $1 OR lease.held_until >= floor(1000 * extract(epoch FROM clock_timestamp()))::bigint)
-    WHERE state = 'active' OR state = 'disabled' AND intent IS NOT NULL
+    WHERE state = 'active' OR intent IS NOT NULL AND (state = 'disabled' OR (intent::json ->> 'mode') = 'unsubscribe')
 ), hosts AS (
     SELECT target_host, count(*) FILTER (WHERE holder = '') AS free, bool_or(holder = $1) AS mine, max(holder) = '' AS nobodys
     FROM active GROUP BY target_host

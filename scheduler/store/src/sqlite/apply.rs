@@ -148,6 +148,7 @@ impl Polls for SqliteStore {
     async fn sla_unmet(&self, longest: Duration) -> Result<u64, StoreError> {
         let count: i64 = sqlx::query_scalar(include_str!("sla_unmet.sql"))
             .bind(i64::try_from(longest.as_millis()).unwrap_or(i64::MAX))
+            .bind(RELIABLE_AFTER)
             .fetch_one(&self.readers)
             .await
             .map_err(StoreError::on("count the SLAs that cannot be kept"))?;

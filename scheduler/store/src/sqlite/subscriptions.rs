@@ -24,6 +24,12 @@ const AMONG: &str = concat!(
     subscription_columns!(),
     " FROM subscriptions WHERE id IN (SELECT value FROM json_each(?1)) ORDER BY id"
 );
+/// Those with something to deliver or to verify; of a paused one, only that it ends.
+macro_rules! served {
+    () => {
+        "(state = 'active' OR intent IS NOT NULL AND (state = 'disabled' OR json_extract(intent, '$.mode') = 'unsubscribe'))"
+    };
+}
 
 #[async_trait]
 impl Subscriptions for SqliteStore {
@@ -228,10 +234,9 @@ async fn lease(on: &mut SqliteConnection, turn: &DeliveryTurn<'_>) -> Result<Del
     if turn.lasts.is_zero() {
         return Ok(DeliveryShare::default());
     }
-    let take = "UPDATE subscriptions SET holder = ?1 WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL) AND holder <> ?1";
+    let take = concat!("UPDATE subscriptions SET holder = ?1 WHERE ", served!(), " AND holder <> ?1");
     sqlx::query(take).bind(turn.holder).execute(&mut *on).await?;
-    let held = "SELECT id, revision FROM subscriptions \
-                WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL) AND holder = ?1 ORDER BY id";
+    let held = concat!("SELECT id, revision FROM subscriptions WHERE ", served!(), " AND holder = ?1 ORDER BY id");
     let held = sqlx::query_as(held).bind(turn.holder).fetch_all(&mut *on).await?;
     let store = "SELECT epoch, (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events') FROM store";
     let (epoch, newest) = sqlx::query_as(store).fetch_one(on).await?;
@@ -256,7 +261,9 @@ async fn advance_in(
     let set = set.bind(progress.failures > 0).bind(&advance.disable).execute(&mut *on).await?;
     let stored = set.rows_affected() > 0;
     if stored && advance.disable.is_some() {
-        let sql = "INSERT INTO events (at, kind, feed_id, subscription) VALUES (?1, 'subscription.disabled', 0, ?2)";
+        let sql = "INSERT INTO events (at, kind, feed_id, subscription, about) \
+                   SELECT ?1, 'subscription.disabled', 0, id, iif(json_type(filter, '$.visible') IS NULL, NULL, \
+                   json_object('limited_to', json_extract(filter, '$.visible'))) FROM subscriptions WHERE id = ?2";
         sqlx::query(sql).bind(now.millis()).bind(advance.id).execute(on).await?;
     }
     Ok(stored)

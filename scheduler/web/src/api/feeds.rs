@@ -190,7 +190,7 @@ pub(crate) async fn add(
 
 /// `GET /feeds`
 pub(crate) async fn list(State(api): State<Api>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
-    let query = params.query(&api, 100)?;
+    let query = params.query(&api, 100).await?;
     let turn = api.page_turn().await?;
     let page = api.ops.feeds(&query).await?;
     let items: Vec<_> = page.items.into_iter().map(|feed| api.view(feed)).collect();

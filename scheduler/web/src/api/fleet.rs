@@ -50,9 +50,14 @@ pub(crate) async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiE
     }
 }
 
-/// `GET /readyz`: this scheduler can poll, because every server that it depends on answers. A refusal names the root cause.
+/// `GET /readyz`: this scheduler can poll, because every server that it depends on answers, and the host gate is open. A refusal names
+/// the root cause; so does an answer while a part of the gate is closed.
 pub(crate) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
-    shown(api.readiness.to_poll(&api.ops).await)
+    let Json(mut ready) = shown(api.readiness.to_poll(&api.ops).await)?;
+    if let Some(closed) = api.ops.condition.gate.closed() {
+        ready["gate_closed"] = closed.to_string().into();
+    }
+    Ok(Json(ready))
 }
 
 /// `GET /readyz/api`: this scheduler can answer for the API and the pages.

@@ -18,6 +18,7 @@ use common::config::{ApiRole, ApiToken};
 use common::entry::Entry;
 use common::time::{Clock, Timestamp};
 use common::url::FeedId;
+use scheduler::condition::gate::Closed;
 use serde_json::{Value, json};
 use store::FeedRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -139,7 +140,7 @@ async fn mistakes_are_refused_with_a_sentence_that_names_them() {
         ("/api/v1/feeds?status=fine", 400, "status must be one of active"),
         ("/api/v1/feeds?failure=bad", 400, "failure must be one of dns"),
         ("/api/v1/feeds?sort=age", 400, "sort must be one of id"),
-        ("/api/v1/feeds?host=example.com", 400, "host must be a name and port"),
+        ("/api/v1/feeds?host=http://a.org", 400, "host must be a name such as example.com"),
         ("/api/v1/feeds?after=nonsense", 400, "is not a cursor of this list"),
         ("/api/v1/feeds/abc", 400, "id must be a whole number"),
         ("/api/v1/feeds/7", 404, "there is no feed 7"),
@@ -334,6 +335,30 @@ async fn the_api_is_ready_while_the_scheduler_cannot_poll_but_not_before_it_ever
     unable();
     assert_eq!(fleet.get("/readyz").await.status, 503);
     assert_eq!(fleet.get("/readyz/api").await.body, json!({ "ready": true }));
+}
+
+#[tokio::test]
+async fn a_closed_host_gate_is_not_ready_and_a_part_of_it_that_is_closed_is_named() {
+    let fleet = Fleet::new().await;
+    let since = fleet.clock.now();
+    let until = Some(since.after(Duration::from_secs(35)));
+    let close = |parts| {
+        let closed = Closed { since, why: "it lost its memory", until, parts };
+        fleet.ops.condition.gate.note(Some(closed), since);
+    };
+    close((16, 16));
+    let unready = fleet.get("/readyz").await;
+    let why = unready.body["error"].as_str().unwrap();
+    assert_eq!(unready.status, 503);
+    assert!(why.starts_with("the host gate is closed since") && why.contains("; it opens at"), "{why}");
+    assert_eq!(fleet.get("/readyz/api").await.status, 200, "the API works meanwhile");
+    close((5, 16));
+    let ready = fleet.get("/readyz").await;
+    let why = ready.body["gate_closed"].as_str().unwrap();
+    assert_eq!((ready.status, &ready.body["ready"]), (200, &json!(true)));
+    assert!(why.contains("in 5 of 16 parts") && why.contains("it lost its memory; it opens at"), "{why}");
+    fleet.ops.condition.gate.note(None, since);
+    assert_eq!(fleet.get("/readyz").await.body, json!({ "ready": true }));
 }
 
 #[tokio::test]

@@ -186,6 +186,16 @@ async fn upload(request: Request) -> Result<Upload, ApiError> {
 
 /// The text of a file: in Unicode where it says or looks so, else in the encoding that it declares, else in that of old Windows.
 fn text_of(bytes: &[u8]) -> String {
+    match bytes {
+        [0xFF, 0xFE, 0, 0, text @ ..] => return utf32(text, u32::from_le_bytes),
+        [0, 0, 0xFE, 0xFF, text @ ..] => return utf32(text, u32::from_be_bytes),
+        // Without a byte order mark.
+        [b'<', 0, 0, 0, ..] => return utf32(bytes, u32::from_le_bytes),
+        [0, 0, 0, b'<', ..] => return utf32(bytes, u32::from_be_bytes),
+        [b'<', 0, ..] => return encoding_rs::UTF_16LE.decode(bytes).0.into_owned(),
+        [0, b'<', ..] => return encoding_rs::UTF_16BE.decode(bytes).0.into_owned(),
+        _ => {}
+    }
     if let (Some((encoding, _)), _) | (None, Some(encoding)) =
         (encoding_rs::Encoding::for_bom(bytes), std::str::from_utf8(bytes).is_ok().then_some(encoding_rs::UTF_8))
     {
@@ -196,4 +206,38 @@ fn text_of(bytes: &[u8]) -> String {
     let label = label.and_then(|rest| rest.split(['"', '\'']).next()).unwrap_or_default();
     let encoding = encoding_rs::Encoding::for_label(label.as_bytes()).unwrap_or(encoding_rs::WINDOWS_1252);
     encoding.decode(bytes).0.into_owned()
+}
+
+/// [`encoding_rs`] does not know it.
+fn utf32(bytes: &[u8], number: fn([u8; 4]) -> u32) -> String {
+    let (characters, _) = bytes.as_chunks::<4>();
+    characters.iter().map(|four| char::from_u32(number(*four)).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_in_any_width_with_and_without_a_byte_order_mark() {
+        let document =
+            "<?xml version='1.0' encoding='utf-16'?>\n<opml><outline xmlUrl='https://a.example/caf\u{e9}'/></opml>";
+        for mark in ["", "\u{feff}"] {
+            let text = format!("{mark}{document}");
+            let wide: Vec<u16> = text.encode_utf16().collect();
+            let wider: Vec<u32> = text.chars().map(u32::from).collect();
+            let files = [
+                text.clone().into_bytes(),
+                wide.iter().flat_map(|unit| unit.to_le_bytes()).collect(),
+                wide.iter().flat_map(|unit| unit.to_be_bytes()).collect(),
+                wider.iter().flat_map(|unit| unit.to_le_bytes()).collect(),
+                wider.iter().flat_map(|unit| unit.to_be_bytes()).collect(),
+            ];
+            for file in files {
+                let lines = Upload { file, with_settings: false }.lines().unwrap();
+                let urls: Vec<&str> = lines.iter().map(|line| line.url.as_str()).collect();
+                assert_eq!(urls, ["https://a.example/caf\u{e9}"]);
+            }
+        }
+    }
 }

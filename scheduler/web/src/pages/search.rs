@@ -17,7 +17,7 @@ use super::query::without;
 use super::waits::{Next, Stops};
 use super::words::{self, Moment};
 use crate::error::ApiError;
-use crate::listing::{ListParams, hosts_meant};
+use crate::listing::ListParams;
 use crate::request::Params;
 use crate::state::{Api, State};
 
@@ -52,8 +52,6 @@ struct SearchPage {
     query: String,
     /// How many feeds match, where that is known without counting them.
     count: Option<String>,
-    /// Hosts of the same name with feeds at other ports.
-    other_hosts: Vec<String>,
     /// All polling is paused; feeds that were woken may be polled all the same.
     paused: bool,
 }
@@ -106,7 +104,7 @@ pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Resu
     let unreadable = |_| ApiError::bad("the query string is not readable; write name=value&name=value");
     let listed = without(&query, EARLIER);
     let Params(asked) = Params::<ListParams>::of(&Uri::try_from(format!("/feeds?{listed}")).map_err(unreadable)?)?;
-    let (asked, other_hosts) = given(&api, asked).await?;
+    let asked = given(asked);
     let listed = list(&api, &asked, &stops, now).await;
     let (status, wrong, rows, next) = match listed {
         Ok((rows, next)) => (StatusCode::OK, None, rows, next),
@@ -127,7 +125,7 @@ pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Resu
     let reversed = is_reversed(asked.order.as_deref(), falls).unwrap_or(false);
     let columns = heads(&COLUMNS, "feeds", &without(&without(&conditions, "sort"), "order"), (by.as_str(), reversed));
     let paused = stops.paused;
-    let page = SearchPage { paused, other_hosts, frame, asked, wrong, rows, columns, paging, done, query, count };
+    let page = SearchPage { paused, frame, asked, wrong, rows, columns, paging, done, query, count };
     answer(status, &page)
 }
 
@@ -136,17 +134,12 @@ fn conditions(query: &str) -> String {
     without(&without(query, "after"), EARLIER)
 }
 
-/// A form sends every field, and empty what was left empty. A bare name of a host means the one with feeds, and the others
-/// if there are several.
-async fn given(api: &Api, params: ListParams) -> Result<(ListParams, Vec<String>), ApiError> {
+/// A form sends every field, and empty what was left empty.
+fn given(params: ListParams) -> ListParams {
     let some = |text: Option<String>| text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-    let mut hosts = match some(params.host) {
-        Some(host) => hosts_meant(api, &host).await?.into_iter(),
-        None => Vec::new().into_iter(),
-    };
-    let given = ListParams {
+    ListParams {
         q: some(params.q),
-        host: hosts.next(),
+        host: some(params.host),
         category: some(params.category),
         status: some(params.status),
         failure: some(params.failure),
@@ -158,8 +151,7 @@ async fn given(api: &Api, params: ListParams) -> Result<(ListParams, Vec<String>
         order: some(params.order),
         after: some(params.after),
         limit: some(params.limit),
-    };
-    Ok((given, hosts.collect()))
+    }
 }
 
 async fn list(
@@ -168,7 +160,7 @@ async fn list(
     stops: &Stops,
     now: Timestamp,
 ) -> Result<(Vec<Row>, Option<String>), ApiError> {
-    let page = api.ops.feeds(&asked.clone().query(api, USUAL)?).await?;
+    let page = api.ops.feeds(&asked.clone().query(api, USUAL).await?).await?;
     Ok((page.items.into_iter().map(|feed| row(api, feed, stops, now)).collect(), page.next))
 }
 
@@ -203,10 +195,10 @@ async fn count(
     now: Timestamp,
     shown: Option<String>,
 ) -> Result<Option<String>, ApiError> {
-    let query = asked.clone().query(api, USUAL)?;
+    let query = asked.clone().query(api, USUAL).await?;
     let marks = query.label.is_some() || query.external_id.is_some();
     let failures = query.failing || query.penalised || query.failure.is_some();
-    let others = query.text.is_some() || query.host.is_some() || failures;
+    let others = query.text.is_some() || !query.hosts.is_empty() || failures;
     // For a caller with labels, what others have is not counted.
     if marks || others || !api.labels().is_empty() {
         return Ok(shown);

@@ -31,7 +31,11 @@ impl RiverParams {
     pub(crate) async fn given(self, api: &Api) -> Result<Self, ApiError> {
         let given = self.filled_in();
         let host = match &given.host {
-            Some(host) => hosts_meant(api, host).await?.into_iter().next(),
+            Some(host) => match host.parse() {
+                Ok(name) => hosts_meant(api, &name).await?.first().map(ToString::to_string),
+                // Refused with the other parameters.
+                Err(_) => Some(host.clone()),
+            },
             None => None,
         };
         Ok(RiverParams { host, ..given })

@@ -10,6 +10,11 @@ pub(super) enum Kind {
     Atom,
 }
 
+/// Elements of entries that HTML does not have, and how others begin that it does not have.
+const FEEDS_ALONE: [&str; 10] =
+    ["author", "category", "comments", "content:encoded", "enclosure", "guid", "id", "pubdate", "published", "updated"];
+const EXTENSIONS: [&str; 4] = ["atom:", "dc:", "itunes:", "media:"];
+
 /// A document's family, and the prefix of its own elements.
 #[derive(Clone, Debug)]
 pub(super) struct Dialect {
@@ -73,6 +78,20 @@ impl Dialect {
             }
             Kind::Atom => matches!(plain, "title" | "subtitle" | "tagline" | "summary" | "content" | "rights" | "info"),
         }
+    }
+
+    /// Returns whether an element that is open ends where another one with these attributes begins: the two are neighbours in
+    /// an entry, and the end tag is missing.
+    pub(super) fn ends_before(&self, open: &str, next: &str, attributes: &str) -> bool {
+        let is_short =
+            matches!(open, "title" | "link" | "guid" | "id" | "pubdate" | "published" | "updated" | "dc:date");
+        let is_of_feeds_alone = FEEDS_ALONE.contains(&next) || EXTENSIONS.iter().any(|prefix| next.starts_with(prefix));
+        if is_short {
+            return is_of_feeds_alone || matches!(next, "title" | "link" | "description" | "summary" | "content");
+        }
+        // HTML has links as well, with attributes.
+        let is_link_of_rss = next == "link" && self.kind != Kind::Atom && attributes.is_empty();
+        self.holds_text(open) && (is_of_feeds_alone || is_link_of_rss)
     }
 
     /// Returns whether the text of an element with these attributes is unescaped markup. Atom 0.3 says so by

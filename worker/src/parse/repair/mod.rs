@@ -2,7 +2,8 @@
 //!
 //! Runs only when the first try failed, so that a sound document pays nothing for it. It repairs text before the
 //! document, stray `&` and `<`, undeclared entities, broken attributes, unclosed and crossed tags, HTML written into a
-//! feed without escaping, and a document that ends too early (whole entries are kept).
+//! feed without escaping, and a document that ends too early (whole entries are kept). An entry in which nothing is broken
+//! is copied as it is, so that it reads the same whatever is wrong elsewhere in the document.
 //!
 //! The result is only a better guess: it passes the reader and its limits like any document.
 
@@ -10,7 +11,7 @@ mod dialect;
 pub(super) mod json;
 mod tokens;
 
-use crate::parse::ParseLimits;
+use crate::parse::{ParseLimits, xml};
 use crate::watch::Watch;
 use dialect::Dialect;
 use tokens::{Tag, Token, Tokens};
@@ -82,13 +83,19 @@ pub(super) fn mended(text: &str, limits: &ParseLimits) -> Option<Mended> {
     let text = &text[feed_position(text)?..];
     let mut watch = Watch::new(limits.deadline);
     let Some((Token::Start(root), _)) = Tokens::new(text).next() else { return None };
-    let mut rewriter = Rewriter::new(Dialect::of_root(root.name)?, text.len());
+    let mut rewriter = Rewriter::new(Dialect::of_root(root.name)?, text.len(), *limits);
     let mut tokens = Tokens::new(text);
-    while let Some((token, raw)) = tokens.next() {
+    loop {
+        let here = &text[text.len() - tokens.left()..];
+        let Some((token, raw)) = tokens.next() else { break };
         match token {
             Token::Text(text) => rewriter.text(text),
             Token::Data(data) => tokens::push_literal(&mut rewriter.out, data),
-            Token::Start(tag) => rewriter.start(tag, raw),
+            Token::Start(tag) => {
+                if let Some(rest) = rewriter.start(tag, raw, here) {
+                    tokens.continue_at(rest);
+                }
+            }
             Token::End(name) => rewriter.end(name, raw),
             Token::Nothing => {}
         }
@@ -98,6 +105,16 @@ pub(super) fn mended(text: &str, limits: &ParseLimits) -> Option<Mended> {
         }
     }
     rewriter.finish()
+}
+
+/// Returns the entry of this name that a text begins with, if it is well-formed and within the limits inside of this number
+/// of elements.
+fn whole_entry<'t>(text: &'t str, name: &str, around: usize, limits: &ParseLimits) -> Option<&'t str> {
+    let mut tags = text.match_indices('<').skip(1).map(|(at, _)| at);
+    let is_named = |at: &usize| text[at + 1..].trim_start_matches('/').starts_with(name);
+    let ends = tags.find(is_named).filter(|at| text[at + 1..].starts_with('/'))?;
+    let entry = &text[..=ends + 1 + text[ends + 1..].find(['<', '>'])?];
+    (xml::whole_element(entry, around, limits) == Some(entry.len())).then_some(entry)
 }
 
 /// An element that is open in the output.
@@ -130,12 +147,13 @@ struct Rewriter {
     /// Too deep, grown too much, too many end tags, or late.
     hopeless: bool,
     longest: usize,
+    limits: ParseLimits,
     /// The root element has ended.
     closed: bool,
 }
 
 impl Rewriter {
-    fn new(dialect: Dialect, length: usize) -> Self {
+    fn new(dialect: Dialect, length: usize, limits: ParseLimits) -> Self {
         Rewriter {
             out: String::with_capacity(length + length / 8),
             open: Vec::new(),
@@ -145,6 +163,7 @@ impl Rewriter {
             unmatched: 0,
             hopeless: false,
             longest: length + length / 2 + MAX_GROWTH,
+            limits,
             closed: false,
         }
     }
@@ -156,21 +175,28 @@ impl Rewriter {
         }
     }
 
-    fn start(&mut self, tag: Tag<'_>, raw: &str) {
+    /// Handles a start tag, with which the text `here` begins. Returns what follows where more than the tag was taken.
+    fn start<'t>(&mut self, tag: Tag<'_>, raw: &str, here: &'t str) -> Option<&'t str> {
         let plain = self.dialect.plain(tag.name);
         let is_entry = self.dialect.is_entry(&plain) && !self.open.is_empty();
         if is_entry {
             self.close_to(self.container() + 1);
+            if let Some(entry) = whole_entry(here, tag.name, self.open.len(), &self.limits) {
+                self.out.push_str(entry);
+                return Some(&here[entry.len()..]);
+            }
+        } else if self.open.last().is_some_and(|open| self.dialect.ends_before(&open.plain, &plain, tag.attributes)) {
+            self.close_to(self.open.len());
         } else if self.text_holder.is_some() {
             tokens::push_literal(&mut self.out, raw);
-            return;
+            return None;
         }
         let begins = self.out.len();
         let is_xhtml = self.dialect.holds_text(&plain) && self.dialect.is_xhtml(tag.attributes);
         self.write_start(tag, is_xhtml);
         if tag.empty {
             self.closed = self.open.is_empty();
-            return;
+            return None;
         }
         self.open.push(Open { written: tag.name.to_owned(), plain });
         let depth = self.open.len();
@@ -180,6 +206,7 @@ impl Rewriter {
         } else if self.open.last().is_some_and(|open| self.dialect.holds_text(&open.plain)) {
             self.text_holder = Some((depth, if is_xhtml { Inside::Xhtml } else { Inside::Html }));
         }
+        None
     }
 
     fn end(&mut self, name: &str, raw: &str) {
@@ -296,6 +323,22 @@ mod tests {
             ("<rss><channel><item>1</item><item>2", rss("<item>1</item>")),
             ("<rss><channel><item>1<item>2</item></channel></rss>", rss("<item>1</item><item>2</item>")),
             ("<rss><channel><title>a<item>1</item></channel></rss>", rss("<title>a</title><item>1</item>")),
+            (
+                "<rss><channel>&<item><description>a &amp; <b/><![CDATA[&]]></description></item></channel></rss>",
+                rss("&amp;<item><description>a &amp; <b/><![CDATA[&]]></description></item>"),
+            ),
+            (
+                "<rss><channel><item><title>a<b>c</b><link>x</link><guid>1<pubDate>y</item></channel></rss>",
+                rss(
+                    "<item><title>a&lt;b&gt;c&lt;/b&gt;</title><link>x</link><guid>1</guid><pubDate>y</pubDate></item>",
+                ),
+            ),
+            (
+                "<rss><channel><item><description>a<link href='b'><title>c</title><guid>1</guid></item></channel></rss>",
+                rss(
+                    "<item><description>a&lt;link href='b'&gt;&lt;title&gt;c&lt;/title&gt;</description><guid>1</guid></item>",
+                ),
+            ),
             ("<rss/>x", "<rss/>".to_owned()),
             (
                 "<rss><channel><description><p>x<br>&eacute;</description></channel></rss>",

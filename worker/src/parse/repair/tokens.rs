@@ -32,21 +32,31 @@ pub(super) struct Tag<'a> {
 /// How many times its own length a document may be scanned for quotes that are never closed.
 const WASTE: usize = 8;
 
+/// What is in no attribute, and hardly ever in CDATA.
+const ENTRY_ENDS: [&str; 2] = ["</item>", "</entry>"];
+
 /// The tokens of a text, each with the text that it is made of.
 pub(super) struct Tokens<'a> {
     rest: &'a str,
     /// Bytes that may still be scanned without finding an end.
     budget: usize,
+    /// No CDATA section ends in the rest, but entries do.
+    has_unclosed_data: bool,
 }
 
 impl<'a> Tokens<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Tokens { rest: text, budget: text.len().saturating_mul(WASTE) }
+        Tokens { rest: text, budget: text.len().saturating_mul(WASTE), has_unclosed_data: false }
     }
 
     /// Returns the number of bytes that are left.
     pub(super) fn left(&self) -> usize {
         self.rest.len()
+    }
+
+    /// Continues with this text, which is a part of the rest.
+    pub(super) fn continue_at(&mut self, rest: &'a str) {
+        self.rest = rest;
     }
 
     /// Returns the token that the rest begins with, and its length. `None` at the end.
@@ -57,8 +67,7 @@ impl<'a> Tokens<'a> {
             return (length > 0).then(|| (Token::Text(&text[..length]), length));
         };
         if let Some(data) = markup.strip_prefix("![CDATA[") {
-            let (inside, length) = data.find("]]>").map_or((data, text.len()), |end| (&data[..end], end + 12));
-            return Some((Token::Data(inside), length));
+            return Some(self.data(data));
         }
         let through = |end: &str| text.find(end).map_or(text.len(), |at| at + end.len());
         if markup.starts_with("!--") {
@@ -86,15 +95,31 @@ impl<'a> Tokens<'a> {
         Some((Token::Start(Tag { name, attributes, empty }), 1 + name_end + inside + closed))
     }
 
+    /// Returns the token of a CDATA section, of which the text behind its beginning is given, and its length. One that does not
+    /// end is the rest of a document that was cut; or, if entries end behind it, it should have ended in its element.
+    fn data(&mut self, data: &'a str) -> (Token<'a>, usize) {
+        const BEGINNING: usize = "<![CDATA[".len();
+        let end = if self.has_unclosed_data { None } else { data.find("]]>") };
+        if let Some(end) = end {
+            return (Token::Data(&data[..end]), BEGINNING + end + "]]>".len());
+        }
+        self.has_unclosed_data = self.has_unclosed_data || ENTRY_ENDS.iter().any(|end| data.contains(end));
+        if self.has_unclosed_data { (Token::Nothing, BEGINNING) } else { (Token::Data(data), BEGINNING + data.len()) }
+    }
+
     /// Returns where the inside of a tag ends, and the length of what closes it: the first `>` outside of quotes, or, when
-    /// a quote is never closed or another tag begins, the first of either.
+    /// a quote is never closed or another tag begins, the first of either. A quote around the end of an entry was not closed.
     fn tag_end(&mut self, text: &str) -> (usize, usize) {
         let mut quote = None;
         let mut after_equals = false;
-        let scanned = &text[..text.floor_char_boundary(self.budget)];
+        let mut scanned = &text[..text.floor_char_boundary(self.budget)];
         for (at, byte) in scanned.bytes().enumerate() {
             match (quote, byte) {
                 (Some(open), byte) if byte == open => quote = None,
+                (Some(_), b'<') if ENTRY_ENDS.iter().any(|end| scanned[at..].starts_with(end)) => {
+                    scanned = &scanned[..at];
+                    break;
+                }
                 (Some(_), _) => {}
                 (None, b'"' | b'\'') if after_equals => quote = Some(byte),
                 (None, b'>') => return (at, 1),
@@ -217,7 +242,7 @@ mod tests {
 
     #[test]
     fn any_text_is_tokens() {
-        let table: [(&str, Vec<Token<'_>>); 8] = [
+        let table: [(&str, Vec<Token<'_>>); 10] = [
             (
                 "a<b c='>'/>d</b >",
                 vec![Token::Text("a"), start("b", " c='>'", true), Token::Text("d"), Token::End("b")],
@@ -226,7 +251,15 @@ mod tests {
             ("<!-- < --><?x?><!DOCTYPE a>", vec![Token::Nothing, Token::Nothing, Token::Nothing]),
             ("<![CDATA[<a>]]>b", vec![Token::Data("<a>"), Token::Text("b")]),
             ("<![CDATA[<a>", vec![Token::Data("<a>")]),
+            (
+                "<![CDATA[a</item><![CDATA[b",
+                vec![Token::Nothing, Token::Text("a"), Token::End("item"), Token::Nothing, Token::Text("b")],
+            ),
             ("<a b=\"c><d>", vec![start("a", " b=\"c", false), start("d", "", false)]),
+            (
+                "<a b=\"c/></item><d e=\"f\"/>",
+                vec![start("a", " b=\"c", true), Token::End("item"), start("d", " e=\"f\"", true)],
+            ),
             ("<a <b>", vec![start("a", "", false), start("b", "", false)]),
             ("</a</b", vec![Token::End("a"), Token::End("b")]),
         ];

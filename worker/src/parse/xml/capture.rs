@@ -3,6 +3,14 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use quick_xml::events::BytesStart;
+
+use super::context::Context;
+use crate::parse::vocabulary::Space;
+
+/// Prefixes of XHTML that may be declared inside of one element; further ones stay.
+const MAX_PREFIXES: usize = 8;
+
 /// Collects the content of an element that means text.
 #[derive(Debug)]
 pub(super) struct Capture<'a> {
@@ -18,24 +26,59 @@ pub(super) struct Capture<'a> {
     wrapper: Option<Range<usize>>,
     /// There is text beside the elements.
     mixed: bool,
+    /// Prefixes of XHTML that are declared inside of it.
+    prefixes: Vec<String>,
+    /// An element inside of it has a prefix.
+    is_prefixed: bool,
 }
 
 impl<'a> Capture<'a> {
     /// Of the element at this depth, whose content begins here.
     pub(super) fn new(document: &'a str, depth: usize, begins: usize) -> Self {
-        Capture { document, depth, begins, text: Cow::Borrowed(""), children: 0, wrapper: None, mixed: false }
+        Capture {
+            document,
+            depth,
+            begins,
+            text: Cow::Borrowed(""),
+            children: 0,
+            wrapper: None,
+            mixed: false,
+            prefixes: Vec::new(),
+            is_prefixed: false,
+        }
     }
 
     pub(super) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// An element begins inside, at this depth; its content begins behind the tag.
-    pub(super) fn open(&mut self, depth: usize, name: &str, tag: &Range<usize>) {
-        if depth == self.depth + 1 {
-            self.children += 1;
-            if self.children == 1 && name.eq_ignore_ascii_case("div") {
-                self.wrapper = Some(tag.end..tag.end);
+    /// An element begins inside, at this depth; its content begins behind the tag. Returns whether it may be the `div` around
+    /// XHTML.
+    pub(super) fn open(&mut self, depth: usize, tag: &BytesStart<'_>, span: &Range<usize>) -> bool {
+        let (name, prefix) = tag.name().decompose();
+        self.is_prefixed |= prefix.is_some();
+        if tag.attributes_raw().contains("xmlns:") {
+            self.declare(tag);
+        }
+        if depth > self.depth + 1 {
+            return false;
+        }
+        self.children += 1;
+        let is_wrapper = self.children == 1 && name.as_ref().eq_ignore_ascii_case("div");
+        if is_wrapper {
+            self.wrapper = Some(span.end..span.end);
+        }
+        is_wrapper
+    }
+
+    fn declare(&mut self, tag: &BytesStart<'_>) {
+        for declaration in tag.attributes().with_checks(false).flatten() {
+            let prefix = declaration.key.as_ref().strip_prefix("xmlns:");
+            if let Some(prefix) = prefix.filter(|_| Space::of_uri(&declaration.value) == Some(Space::Xhtml))
+                && self.prefixes.len() < MAX_PREFIXES
+                && !self.prefixes.iter().any(|known| known == prefix)
+            {
+                self.prefixes.push(prefix.to_owned());
             }
         }
     }
@@ -77,8 +120,8 @@ impl<'a> Capture<'a> {
     }
 
     /// Returns the content, when the element's end tag begins at `ends`. Of XHTML, and of anything that holds elements,
-    /// the markup as written; a lone `div` around XHTML is left out (RFC 4287, section 3.1.1.3).
-    pub(super) fn finish(self, ends: usize, xhtml: bool) -> Captured<'a> {
+    /// the markup as written; a lone `div` around XHTML is left out (RFC 4287, section 3.1.1.3). `context` is the element's.
+    pub(super) fn finish(self, ends: usize, xhtml: bool, context: &Context) -> Captured<'a> {
         if self.children == 0 && !xhtml {
             return Captured { text: self.text, is_markup: false };
         }
@@ -86,7 +129,10 @@ impl<'a> Capture<'a> {
         let alone = self.children == 1 && !self.mixed;
         let range = self.wrapper.filter(|_| alone && xhtml).unwrap_or(all);
         let markup = self.document.get(range).unwrap_or("");
-        Captured { text: as_html(markup), is_markup: true }
+        let is_xhtml = |prefix: &str| {
+            context.space(prefix) == Space::Xhtml || self.prefixes.iter().any(|declared| declared == prefix)
+        };
+        Captured { text: as_html(markup, self.is_prefixed, is_xhtml), is_markup: true }
     }
 }
 
@@ -102,11 +148,12 @@ pub(super) struct Captured<'a> {
 const VOID: [&str; 14] =
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"];
 
-/// Markup of XML as HTML reads it: CDATA sections, which it does not know, become escaped text, and an empty element that
-/// need not be empty gets an end tag, because HTML would take what follows for its content. Names with a prefix mean nothing there.
-fn as_html(markup: &str) -> Cow<'_, str> {
+/// Markup of XML as HTML reads it: CDATA sections, which it does not know, become escaped text, an empty element that need not
+/// be empty gets an end tag, because HTML would take what follows for its content, and XHTML's elements lose their prefixes.
+/// Names with another prefix mean nothing there.
+fn as_html(markup: &str, is_prefixed: bool, is_xhtml: impl Fn(&str) -> bool) -> Cow<'_, str> {
     const DATA: &str = "<![CDATA[";
-    if !markup.contains(DATA) && !markup.contains("/>") {
+    if !is_prefixed && !markup.contains(DATA) && !markup.contains("/>") {
         return markup.into();
     }
     let mut html = String::with_capacity(markup.len());
@@ -122,9 +169,12 @@ fn as_html(markup: &str) -> Cow<'_, str> {
         }
         let length = if rest.starts_with("<!--") { rest.find("-->").map(|end| end + 3) } else { tag_length(rest) };
         let (tag, after) = rest.split_at(length.unwrap_or(rest.len()));
-        match open_and_close(tag) {
+        let (begin, named) = tag.split_at(if tag.starts_with("</") { 2 } else { 1 });
+        let bare = named.split_once(':').filter(|(prefix, _)| is_xhtml(prefix)).map_or(named, |(_, bare)| bare);
+        html.push_str(begin);
+        match open_and_close(bare) {
             Some((open, name)) => html.extend([open, "></", name, ">"]),
-            None => html.push_str(tag),
+            None => html.push_str(bare),
         }
         rest = after;
     }
@@ -132,10 +182,11 @@ fn as_html(markup: &str) -> Cow<'_, str> {
     html.into()
 }
 
-/// Returns what stands before the `/>` of an empty element that could have content, and its name.
+/// Returns what stands before the `/>` of an empty element that could have content, and its name. The tag is given without
+/// its `<`.
 fn open_and_close(tag: &str) -> Option<(&str, &str)> {
     let open = tag.strip_suffix("/>")?;
-    let name = open.get(1..)?.split([' ', '\t', '\n', '\r', '/']).next()?;
+    let name = open.split([' ', '\t', '\n', '\r', '/']).next()?;
     let is_void = VOID.iter().any(|void| void.eq_ignore_ascii_case(name));
     (!is_void && !name.contains(':')).then_some((open.trim_end(), name))
 }
@@ -161,9 +212,11 @@ fn tag_length(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse::{ParseLimits, parse};
 
     #[test]
     fn sections_of_data_become_escaped_text() {
+        let as_html = |xml| as_html(xml, false, |_| false);
         assert_eq!(as_html("<p>a</p>"), "<p>a</p>");
         assert_eq!(as_html("<p><![CDATA[1 < 2]]></p>&amp;<![CDATA[x"), "<p>1 &lt; 2</p>&amp;x");
     }
@@ -180,7 +233,36 @@ mod tests {
             ("<i/>x<b", "<i></i>x<b"),
         ];
         for (xml, html) in cases {
-            assert_eq!(as_html(xml), html);
+            assert_eq!(as_html(xml, false, |_| false), html);
+        }
+    }
+
+    #[test]
+    fn a_prefix_of_xhtml_is_known_by_its_declaration_around_and_inside_of_a_text() {
+        const XHTML: &str = "http://www.w3.org/1999/xhtml";
+        let content = |root: &str, inside: &str| {
+            let entry = format!("<entry><id>1</id><content type='xhtml'>{inside}</content></entry>");
+            let feed = format!("<feed xmlns='http://www.w3.org/2005/Atom' {root}>{entry}</feed>");
+            let read = parse(feed.as_bytes(), None, "https://a.example/", &ParseLimits::default());
+            read.unwrap().entries.remove(0).content.unwrap()
+        };
+        let declared = format!("xmlns:h='{XHTML}'");
+        let prefixed = "<h:p>a<h:br/></h:p>";
+        assert_eq!(content(&declared, &format!("<h:div>{prefixed}</h:div>")), "<p>a<br/></p>");
+        assert_eq!(content("", &format!("<h:div {declared}>{prefixed}</h:div>")), "<p>a<br/></p>");
+        assert_eq!(content("", "<xhtml:div><xhtml:p>a</xhtml:p></xhtml:div>"), "<p>a</p>");
+        assert_eq!(content("xmlns:h='urn:other'", &format!("<div>{prefixed}</div>")), prefixed);
+    }
+
+    #[test]
+    fn elements_of_xhtml_lose_their_prefix_and_others_keep_theirs() {
+        let cases = [
+            ("<h:p class='h:x'>a:b<h:br/><h:i/></h:p>", "<p class='h:x'>a:b<br/><i></i></p>"),
+            ("<h:p>a</h:p><m:math/>", "<p>a</p><m:math/>"),
+            ("<p title='h:a'/><!--h:a--><![CDATA[<h:p>]]>", "<p title='h:a'></p><!--h:a-->&lt;h:p&gt;"),
+        ];
+        for (xml, html) in cases {
+            assert_eq!(as_html(xml, true, |prefix| prefix == "h"), html);
         }
     }
 }

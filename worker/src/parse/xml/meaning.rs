@@ -271,10 +271,23 @@ impl<'a> Pass<'a, '_> {
         }
     }
 
+    /// Handles the base of a `div` around XHTML. The `div` is left out, so its base is that of the text.
+    pub(super) fn base_of_wrapper(&mut self, element: Element, tag: &BytesStart<'_>) {
+        let depth = self.depth();
+        self.context.open(depth, tag, self.document_url);
+        let base = self.context.base();
+        self.context.close(depth);
+        match (element, &mut self.entry) {
+            (Element::Content, Some((entry, _))) if entry.content.get().is_none() => entry.content_base = base,
+            (Element::Summary, Some((entry, _))) if entry.summary.get().is_none() => entry.summary_base = base,
+            _ => {}
+        }
+    }
+
     /// The end of a captured element: its text is what its word says.
     pub(super) fn release(&mut self, capture: Capture<'a>, held: CapturedText, ends: usize) {
         let CapturedText { word: Word { element, rank }, format, id_is_link, around } = held;
-        let Captured { text, is_markup } = capture.finish(ends, format == Format::Xhtml);
+        let Captured { text, is_markup } = capture.finish(ends, format == Format::Xhtml, &self.context);
         let (text, format) = match format {
             Format::Base64 if !is_markup => match from_base64(&text) {
                 Some(decoded) => (decoded.into(), Format::Html),

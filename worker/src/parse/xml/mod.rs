@@ -25,11 +25,13 @@ use url::Url;
 
 use super::dates::Order;
 use super::draft::Draft;
+use super::kept::newest_revisions;
 use super::vocabulary::Word;
 use super::{ParseLimits, entities};
 use crate::watch::Watch;
 use doctype::Entities;
-use pass::{Pass, Scope};
+use guard::Guard;
+use pass::{Pass, Root, Scope};
 pub(super) use refusal::Refusal;
 
 /// Reads a document whose own URL is `document_url`.
@@ -76,6 +78,26 @@ fn passed<'a, 'l>(text: &'a str, mut pass: Pass<'a, 'l>, limits: &ParseLimits) -
     Ok(pass)
 }
 
+/// Returns the length of the element that a text begins with, if it is well-formed and within the limits inside of this number
+/// of elements.
+pub(super) fn whole_element(text: &str, around: usize, limits: &ParseLimits) -> Option<usize> {
+    let limits = ParseLimits { max_depth: limits.max_depth.saturating_sub(around), ..*limits };
+    let mut guard = Guard::new(&limits);
+    let mut reader = Reader::from_str(text);
+    reader.config_mut().expand_empty_elements = true;
+    loop {
+        match reader.read_event().ok()? {
+            Event::Start(tag) => guard.open(&tag, true).ok()?,
+            Event::End(_) => guard.close(),
+            Event::Eof => return None,
+            _ => continue,
+        }
+        if guard.depth() == 0 {
+            return Some(position(reader.buffer_position()));
+        }
+    }
+}
+
 fn position(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }
@@ -85,8 +107,11 @@ impl<'a> Pass<'a, '_> {
         let around = self.scopes.last().copied();
         self.guard.open(tag, around != Some(Scope::LeftOut))?;
         let depth = self.guard.depth();
-        if let Some((capture, _)) = &mut self.capture {
-            capture.open(depth, tag.local_name().as_ref(), span);
+        if let Some((capture, held)) = &mut self.capture {
+            let (may_be_wrapper, element) = (capture.open(depth, tag, span), held.word.element);
+            if may_be_wrapper && tag.attributes_raw().contains("xml:base") {
+                self.base_of_wrapper(element, tag);
+            }
             return Ok(());
         }
         let scope = match around {
@@ -176,7 +201,9 @@ impl<'a> Pass<'a, '_> {
         if !self.is_feed {
             return Err(Refusal::NotAFeed("RDF without a channel".to_owned()));
         }
-        Ok(Draft { entries: self.kept.into_entries(), ..self.draft })
+        let entries = self.kept.into_entries();
+        let entries = if self.root == Some(Root::Atom) { newest_revisions(entries) } else { entries };
+        Ok(Draft { entries, ..self.draft })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The river as a JSON Feed (version 1.1).
 
 use common::entry::{Enclosure, Entry};
-use scheduler::delivery::documents::{Channel, entry_urn, web_link};
+use scheduler::delivery::documents::{Channel, entry_urn, modified, web_link};
 use scheduler::wire::EntryView;
 use serde_json::{Map, Value, json};
 
@@ -34,7 +34,7 @@ fn item(view: &EntryView) -> Value {
         ("content_text", html.is_none().then(|| json!(entry.first_words.as_deref().unwrap_or_default()))),
         ("image", details.and_then(|details| web_link(details.image.as_ref())).map(|image| json!(image))),
         ("date_published", Some(json!(entry.published.unwrap_or(stored.seen)))),
-        ("date_modified", entry.updated.map(|at| json!(at))),
+        ("date_modified", modified(stored).map(|at| json!(at))),
         ("authors", Some(authors(entry)).filter(|authors| !authors.is_empty()).map(Value::Array)),
         ("tags", (!entry.categories.is_empty()).then(|| json!(entry.categories))),
         ("language", entry.language.as_ref().map(|language| json!(language))),

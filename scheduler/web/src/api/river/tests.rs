@@ -86,7 +86,7 @@ async fn the_river_is_an_atom_feed_with_everything_that_entries_say() {
 }
 
 #[tokio::test]
-async fn an_edited_entry_without_times_of_its_own_has_a_later_update_in_the_atom_feed() {
+async fn an_edited_entry_without_times_of_its_own_has_a_later_update_in_the_feeds() {
     let fleet = Fleet::new().await;
     let id = fleet.feed("https://a.example/feed").await;
     let seen = fleet.clock.now();
@@ -101,6 +101,8 @@ async fn an_edited_entry_without_times_of_its_own_has_a_later_update_in_the_atom
         let part = format!("<title>{title}</title><updated>{updated}</updated><published>{seen}</published>");
         assert!(feed.contains(&part), "{part} is missing:\n{feed}");
     }
+    let feed = fleet.get("/entries.json").await.body;
+    assert_eq!(feed["items"][0]["date_modified"], json!(edited));
 }
 
 #[tokio::test]

@@ -81,6 +81,7 @@ async fn bad_rules_say_what_would_be_accepted_and_change_nothing() {
         (json!({ "gap": "1s", "reason": REASON }), "gap must be a number of seconds"),
         (json!({ "gap": -1, "reason": REASON }), "gap must be a number of seconds"),
         (json!({ "gap": 1e9, "reason": REASON }), "gap must not be longer than 365 days"),
+        (json!({ "interval": 1e9, "reason": REASON }), "interval must not be longer than 365 days"),
         (json!({ "burst": 0, "reason": REASON }), "burst must be at least 1"),
         (json!({ "parallel": 1.5, "reason": REASON }), "parallel must be a whole number"),
         (json!({ "interval": 0, "reason": REASON }), "interval must be longer than nothing"),
