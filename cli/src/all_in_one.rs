@@ -49,16 +49,27 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
     let log = config.log.format;
     let feeds = read_sources(sources, &config)?;
     let data = Data::before(&config)?;
-    let fleet = Fleet::open(config).await?;
-    let listener = bind(fleet.config.api.listen).await?;
+    // Migrations and large imports take long. The first process of a container ends by a signal only if it is caught.
+    let mut signals = StopSignals::caught()?;
+    let opening = async {
+        let fleet = Fleet::open(config).await?;
+        let listener = bind(fleet.config.api.listen).await?;
+        let ops = fleet.ops();
+        // No other code has a reference to it yet.
+        let _ = ops.config_source.set(source);
+        let seen = ops.store.latest_seq().await?;
+        add_sources(ops, feeds, once).await?;
+        greet(ops, &fleet.config, listener.local_addr()?, &data).await?;
+        anyhow::Ok((fleet, listener, seen))
+    };
+    let (fleet, listener, seen) = tokio::select! {
+        opened = opening => opened?,
+        () = signals.next() => {
+            announce!(log, "stopped before everything was open; the next start continues");
+            return Ok(());
+        }
+    };
     let ops = fleet.ops();
-    // No other code has a reference to it yet.
-    let _ = ops.config_source.set(source);
-
-    let seen = ops.store.latest_seq().await?;
-    add_sources(ops, feeds, once).await?;
-    greet(ops, &fleet.config, listener.local_addr()?, &data).await?;
-
     if once && ops.store.paused().await? {
         bail!("polling is paused, so nothing was polled; `feedfleet fleet resume` on a running fleet starts it again");
     }
@@ -66,7 +77,6 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
     let mut work = fleet.start(listener);
     tokio::spawn(hangups.serve(Arc::clone(ops), work.stop.clone()));
     let printer = tokio::spawn(follow::print_new_entries(Arc::clone(&ops.store), seen, work.stop.clone()));
-    let mut signals = StopSignals::caught()?;
     tokio::select! {
         () = signals.next() => {}
         done = polled_once(&fleet.backends, started, &*ops.clock), if once => done?,
@@ -236,7 +246,10 @@ fn read_sources(sources: &[String], config: &Config) -> anyhow::Result<Vec<Sourc
             for found in subscriptions::read_file(source)? {
                 match input::feed(&found.url, at_service) {
                     Ok(url) => feeds.push(Source::Imported(url)),
-                    Err(error) => announce!(log, "left out from {source}, line {}: {error}", found.line),
+                    Err(error) => {
+                        let reason = without_query(&error.to_string());
+                        announce!(log, "left out from {source}, line {}: {reason}", found.line);
+                    }
                 }
             }
         } else {
@@ -251,6 +264,14 @@ fn read_sources(sources: &[String], config: &Config) -> anyhow::Result<Vec<Sourc
         }
     }
     Ok(feeds)
+}
+
+/// Returns a message about a quoted URL without the URL's query, which may hold a secret: no log line has one.
+fn without_query(message: &str) -> String {
+    match (message.find('?'), message.rfind('\'')) {
+        (Some(query), Some(end)) if query < end => format!("{}?..{}", &message[..query], &message[end..]),
+        _ => message.to_owned(),
+    }
 }
 
 /// Adds feeds; those of a file are spread over a while, unless they are to be polled `once` and now.
@@ -394,5 +415,19 @@ async fn drain(
             return waiting;
         }
         tokio::time::sleep(ONCE_CHECK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_about_a_url_leaves_its_query_out() {
+        let message = |url: &str| without_query(&input::feed(url, "").unwrap_err().to_string());
+        let ftp = message("ftp://a.example/f?token=secret");
+        assert!(ftp.starts_with("'ftp://a.example/f?..'") && ftp.contains("scheme ftp"), "{ftp}");
+        assert!(!message("http://bad host/?token=secret").contains("secret"));
+        assert_eq!(without_query("no URL"), "no URL");
     }
 }

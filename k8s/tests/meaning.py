@@ -431,8 +431,12 @@ def internet(name: str, egress: list[Doc], configuration: dict[str, Any]) -> lis
     servers = {6379, 5671, 5672} | ({5432} if name == "scheduler" else set())
     blocks = [(peer["ipBlock"], rule["ports"]) for rule in egress for peer in rule["to"] if "ipBlock" in peer]
     wide = [(block, ports) for block, ports in blocks if ipaddress.ip_network(block["cidr"]).prefixlen < 24]
-    found = [f"the {name} reaches {block['cidr']} on other ports than those of its servers" for block, ports in blocks
-             if (block, ports) not in wide and not {port["port"] for port in ports} <= servers]
+    found = []
+    for block, ports in blocks:
+        # The name cache of a node answers names alone, at the address that Kubernetes documents.
+        allowed = {53} if block["cidr"] == "169.254.20.10/32" else servers
+        if (block, ports) not in wide and not {port["port"] for port in ports} <= allowed:
+            found.append(f"the {name} reaches {block['cidr']} on other ports than those of its servers")
     if {block["cidr"] for block, _ in wide} != {"0.0.0.0/0", "2000::/3"}:
         found.append(f"the {name} reaches {[block['cidr'] for block, _ in wide]} instead of the Internet")
     excepted = {network for block, _ in wide for network in block.get("except", [])}

@@ -167,14 +167,14 @@ pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
     }
     let expected = usize::try_from(announced).unwrap_or(usize::MAX).min(limits.large_bytes);
     let mut body = WireBody { bytes: Vec::with_capacity(expected), place };
-    let (mut deadline, mut pace) = (limits.deadline, body.place.as_ref().map(|_| Pace::new(limits.least_rate)));
+    let (mut deadline, mut pace) = (limits.deadline, None);
     loop {
         let length = announced.max(body.bytes.len() as u64);
         if body.place.is_none() && length > limits.large_bytes as u64 {
             let asked = Instant::now();
             body.place = Some(places.take_within(host, limits.max_wait).await.ok_or(BodyError::NoSlot)?);
             deadline += asked.elapsed();
-            pace = Some(Pace::new(limits.least_rate));
+            pace = (!body.bytes.is_empty()).then(|| Pace::new(limits.least_rate));
         }
         let now = Instant::now();
         let silent = now + limits.idle.min(deadline.saturating_duration_since(now));
@@ -189,6 +189,9 @@ pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
         };
         let Ok(data) = frame.into_data() else { continue };
         *read += data.len() as u64;
+        if body.place.is_some() && length.max((body.bytes.len() + data.len()) as u64) > limits.large_bytes as u64 {
+            pace.get_or_insert_with(|| Pace::new(limits.least_rate));
+        }
         if pace.as_mut().is_some_and(|pace| !pace.keeps_up(data.len())) {
             return Err(BodyError::Slow);
         }

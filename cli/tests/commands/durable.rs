@@ -146,6 +146,41 @@ fn a_first_start_that_could_write_nothing_does_not_prevent_the_next_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_takes_long_ends_at_a_signal() {
+    let (_folder, data) = folder();
+    assert_eq!(run(&["migrate", "--data", &data]).code, Some(0));
+    let database = SqliteConnectOptions::new().filename(format!("{data}/feedfleet.db"));
+    let mut busy = database.journal_mode(SqliteJournalMode::Delete).connect().await.unwrap();
+    sqlx::query("BEGIN EXCLUSIVE").execute(&mut busy).await.unwrap();
+    let lock = std::path::Path::new(&data).join("feedfleet.lock");
+    std::fs::remove_file(&lock).unwrap();
+    let mut fleet = command(&["run", "--data", &data, "--listen", "127.0.0.1:0"]);
+    let mut fleet = fleet.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It waits for this transaction then.
+    while !lock.exists() {
+        assert_eq!(fleet.try_wait().unwrap(), None, "it ended before it began");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(Command::new("kill").args(["-TERM", &fleet.id().to_string()]).status().unwrap().success());
+    let ran = Ran::from(fleet.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.err.contains("stopped before everything was open"), "{}", ran.err);
+    busy.close().await.unwrap();
+}
+
+#[test]
+fn what_is_written_is_readable_by_its_user_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, data) = folder();
+    let (inner, copy) = (format!("{data}/inner"), folder.path().join("copy.db"));
+    assert_eq!(run(&["migrate", "--data", &inner]).code, Some(0));
+    let backup = run(&["backup", copy.to_str().unwrap(), "--data", &inner]);
+    assert_eq!(backup.code, Some(0), "{}", backup.err);
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(inner.as_ref()), mode(&copy)), (0o700, 0o600));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_backup_that_is_interrupted_leaves_nothing_behind() {
     let (folder, data) = folder();
     assert_eq!(run(&["migrate", "--data", &data]).code, Some(0));

@@ -177,7 +177,7 @@ fn check_categories(category: &CategoriesConfig, refusals: &mut Refusals) {
     let needed = a.interval.saturating_add(a.fetch_allowance);
     refusals.require(needed <= a.promise, "policy.category.a.interval", || {
         let promise = as_text(a.promise);
-        format!("and policy.category.a.fetch_allowance together must not be longer than the promise ({promise})")
+        format!("and policy.category.a.fetch_allowance together must not be longer than policy.category.a.promise ({promise})")
     });
     let intervals = [
         ("policy.category.b.interval", b.interval),

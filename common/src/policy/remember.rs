@@ -36,7 +36,9 @@ pub(super) fn answer(before: &PollState, report: &FetchReport, polled: Timestamp
 /// failed. A throttled poll has no document either; the longer of both times counts then. A 304 that says nothing leaves what the
 /// earlier response said (RFC 9111, section 4.3.4).
 pub(super) fn freshness(state: &PollState, report: &FetchReport, polled: Timestamp) -> Option<Duration> {
-    let left = state.fresh_until.map(|until| until.since(polled));
+    // A clock that was ahead at the last poll said more than its response did.
+    let is_trusted = state.last_polled.is_none_or(|last| last <= polled);
+    let left = state.fresh_until.filter(|_| is_trusted).map(|until| until.since(polled));
     match report.outcome {
         Outcome::Failed { .. } => left,
         Outcome::Throttled { .. } => report.fresh_for.max(left),

@@ -4,7 +4,7 @@
 //! it is the host's: the store keeps that ([`store::HostRefusal`]), and all schedulers learn of it with the operators' orders.
 //! From then on the host backs off as a whole, no feed of it is penalised, and one good answer ends it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub struct Refusals(Mutex<RefusingHosts>);
 struct RefusingHosts {
     refusing: HashMap<HostKey, HostRefusal>,
     suspects: HashMap<HostKey, Suspect>,
+    /// Hosts whose refusal was to be ended in the store, which failed and may have ended it.
+    unsure: HashSet<HostKey>,
     /// Feeds of hosts that answer again, which are still to be requeued.
     owed: Vec<RequeueFilter>,
 }
@@ -99,6 +101,17 @@ impl Refusals {
     /// The host answers again.
     pub(crate) fn forget(&self, host: &HostKey) {
         self.seen().refusing.remove(host);
+    }
+
+    /// Returns whether a host's refusal ended with this call to the store, or with an earlier one that failed. `None`: this one
+    /// failed, and is made again.
+    pub(crate) fn has_ended(&self, host: &HostKey, ended: Option<bool>) -> bool {
+        let mut seen = self.seen();
+        let Some(ended) = ended else {
+            seen.unsure.insert(host.clone());
+            return false;
+        };
+        seen.unsure.remove(host) || ended
     }
 
     /// Notes feeds that are to be requeued because their host answers again.

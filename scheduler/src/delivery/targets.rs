@@ -17,8 +17,9 @@ use super::lanes::Way;
 
 /// First requests that a host may refuse in a row before further ones wait.
 pub(super) const REFUSALS: u32 = 20;
-/// How long they wait at most. Others with callbacks on the host wait too.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How long they wait at most. Others with callbacks on the host wait too: of the 50 that may wait, each has its turn before it is
+/// forgotten.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// How long a refusal counts.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
@@ -137,7 +138,7 @@ mod tests {
             waits.push(refusals.wait(&of(99), now).unwrap().since(now));
         }
         let seconds = |number: u64| Duration::from_secs(number);
-        assert!(waits[0] < seconds(3) && waits[4] > seconds(11), "{waits:?}");
+        assert!(waits[0] < seconds(3) && waits[3] > seconds(5), "{waits:?}");
         assert!(waits[9] >= LONGEST_WAIT && waits[9] <= LONGEST_WAIT + seconds(1), "{waits:?}");
         let other: Url = "https://t.example/".parse().unwrap();
         assert_eq!(refusals.wait(&other, now), None);

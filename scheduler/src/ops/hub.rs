@@ -184,7 +184,9 @@ async fn ask(ops: &Ops, known: &Subscription, intent: Intent) -> Result<(), HubR
         return Err(HubRefusal::Paused);
     }
     let now = ops.clock.now();
-    if let Some(pending) = &hub.intent {
+    // While it is paused, nobody verifies what was pending, unless it ends.
+    let is_served = |it: &&Intent| known.state != SubscriptionState::Paused || it.mode == IntentMode::Unsubscribe;
+    if let Some(pending) = hub.intent.as_ref().filter(is_served) {
         let wait = pending.next_try.map_or(Duration::ZERO, |at| at.since(now)).max(SOON);
         return Err(HubRefusal::Busy { why: "an earlier request for this callback and topic is being verified", wait });
     }

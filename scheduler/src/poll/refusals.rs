@@ -86,8 +86,8 @@ async fn host_answers(
 ) -> Result<(), BackendError> {
     let refusal = settling.condition.refusals.of(host);
     let ended = settling.store.host_answers(host, report.feed, now).await;
-    if !matches!(ended, Ok(false)) {
-        // What fails may be stored all the same, and then the next call does not say that it ended.
+    // What fails may be stored all the same, and then the next call does not say that it ended.
+    if settling.condition.refusals.has_ended(host, ended.as_ref().ok().copied()) {
         owe_requeues(settling.condition, host);
     }
     let ended = ended?;

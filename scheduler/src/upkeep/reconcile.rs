@@ -98,6 +98,7 @@ impl Reconciler {
         let mut compared = clock.now();
         let mut filling = FailureLog::new("asking whether the schedule is whole");
         let mut comparing = FailureLog::new("comparing the schedule with the store");
+        let mut was_set_back = false;
         while common::sleep_or_stop(LOSS_CHECK, stop).await {
             let Some(filled) = filling.note(self.rebuild_on_time(clock, stop).await) else { continue };
             if let Some(filled) = filled {
@@ -109,9 +110,12 @@ impl Reconciler {
             let now = clock.now();
             if now.is_time_again(compared, self.config.scheduler.reconcile_interval) {
                 // A clock that was set back may have planned feeds when it was ahead, by whatever time.
-                let reach = if now < compared { Duration::ZERO } else { self.usual_reach() };
+                was_set_back |= now < compared;
+                let reach = if was_set_back { Duration::ZERO } else { self.usual_reach() };
                 compared = now;
-                if let Some(corrected @ 1..) = comparing.note(self.compare(clock, stop, Some(reach), |_| true).await) {
+                let corrected = comparing.note(self.compare(clock, stop, Some(reach), |_| true).await);
+                was_set_back &= corrected.is_none();
+                if let Some(corrected @ 1..) = corrected {
                     tracing::warn!(corrected, "the schedule differed from the store");
                 }
             }
@@ -199,19 +203,21 @@ impl Reconciler {
         for ids in ids.chunks(STATES) {
             let feeds = self.store.states_for(ids).await?;
             let now = self.time(clock).await?;
-            let mut wakes: BTreeMap<i64, Vec<FeedId>> = BTreeMap::new();
+            let mut wakes: BTreeMap<Timestamp, Vec<FeedId>> = BTreeMap::new();
             for feed in feeds {
                 let planned = feed.state.last_polled.unwrap_or(feed.added);
                 let interval = feed.next_due.map_or(Duration::ZERO, |due| due.since(planned));
                 let at = now.after(interval).max(feed.state.hold_until.unwrap_or(now));
                 let is_ahead = planned > now.after(self.config.scheduler.clock_skew);
+                // Few times, so that few statements wake all feeds. A wake after the planned poll would be a second one.
+                let at = Timestamp::from_millis((at.millis() / MINUTE + 1) * MINUTE);
                 if is_ahead && feed.due().is_some_and(|due| due > at) {
-                    wakes.entry(at.millis() / MINUTE).or_default().push(feed.id);
+                    wakes.entry(at).or_default().push(feed.id);
                 }
             }
             let mut woken = 0;
-            for (minute, ids) in wakes {
-                let places = self.store.wake(&ids, Timestamp::from_millis((minute + 1) * MINUTE), now).await?;
+            for (at, ids) in wakes {
+                let places = self.store.wake(&ids, at, now).await?;
                 let slots: Vec<Slot> = places.iter().map(placement_slot).collect();
                 self.schedule.lower(&slots, now).await.or_else(ScheduleError::unless_part_away)?;
                 woken += slots.len();

@@ -223,7 +223,9 @@ pub(super) async fn hop(fetch: &mut Fetch<'_>, url: &FeedUrl) -> Step {
         Err(Unanswered::Failed(failure)) => return Step::Ended(failure.into()),
     };
     fetch.fetched.http_status = Some(head.status.as_u16());
-    fetch.fetched.fresh_for = headers::freshness(&head.headers, received).map(|fresh| fresh + before);
+    // From the request on, after its name was resolved and its connection established.
+    let asked_after = sent.map_or(before, |sent| sent.duration_since(fetch.started));
+    fetch.fetched.fresh_for = headers::freshness(&head.headers, received).map(|fresh| fresh + asked_after);
 
     fetch.fetched.limited_until = headers::limited_until(&head.headers, received);
     fetch.fetched.retry_after = headers::retry_after(&head.headers, received).max(fetch.fetched.limited_until);

@@ -51,7 +51,8 @@ impl<'a> Kept<'a> {
 }
 
 /// Leaves out the older revisions of entries of Atom (RFC 4287, section 4.1.1), which have one id and were updated at different
-/// times. Some publishers give different entries one id; these have different addresses, or were published at different times.
+/// times. Some publishers give all entries one id: these have different addresses, or were published at different times, or
+/// do not say when.
 pub(super) fn newest_revisions(mut entries: Vec<DraftEntry<'_>>) -> Vec<DraftEntry<'_>> {
     let mut newest = are_newest(&entries).into_iter();
     entries.retain(|_| newest.next().unwrap_or(true));
@@ -70,13 +71,13 @@ fn are_newest(entries: &[DraftEntry<'_>]) -> Vec<bool> {
 }
 
 /// Id, address with its base, and time of publication: what all revisions of an entry have in common.
-type Revised<'e> = (&'e str, Option<&'e str>, Option<&'e str>, Option<Timestamp>);
+type Revised<'e> = (&'e str, Option<&'e str>, Option<&'e str>, Timestamp);
 
 /// Returns which entry this one is a revision of, and the time of the revision.
 fn revision<'e>(entry: &'e DraftEntry<'_>) -> Option<(Revised<'e>, Timestamp)> {
     let link = entry.link.get();
     let base = link.and_then(|link| link.base.as_deref()).map(Url::as_str);
-    let of = (entry.id.get()?.trim(), link.map(|link| link.href.trim()), base, entry.published.get().copied());
+    let of = (entry.id.get()?.trim(), link.map(|link| link.href.trim()), base, *entry.published.get()?);
     Some((of, *entry.updated.get()?))
 }
 
@@ -199,6 +200,8 @@ mod tests {
         {
             assert_eq!(titles(&[one.clone(), different]).len(), 2, "one id for different entries");
         }
+        let undated = ["01", "02", "03"].map(|day| entry("x", "/", "", day, day));
+        assert_eq!(titles(&undated).len(), 3, "one id and one address for all entries");
     }
 
     #[test]

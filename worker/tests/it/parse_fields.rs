@@ -272,6 +272,10 @@ fn links_of_content_are_resolved_against_the_base_in_force() {
     let [content, links, base] = fields(&atom(xhtml), ["content", "links", "base_url"]);
     assert_eq!((content, links), (json!("<a href='x'>y</a>"), json!(["https://b.example/c/x"])));
     assert_eq!(base, "https://b.example/c/");
+    let two = "<content type='xhtml' xml:base='https://b.example/'><div xml:base='c/'><a href='x'>y</a></div><p><a href='z'>y</a></p></content>";
+    let [links, base] = fields(&atom(two), ["links", "base_url"]);
+    assert!(links.as_array().is_some_and(|links| links.contains(&json!("https://b.example/z"))), "{links}");
+    assert_eq!(base, "https://b.example/", "the `div` stays");
     let [links, base] = fields(
         &rss("<link>https://a.example/p/</link><description>&lt;a href='x'>y&lt;/a></description>"),
         ["links", "base_url"],

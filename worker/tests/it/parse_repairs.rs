@@ -218,6 +218,30 @@ fn an_element_that_is_not_closed_ends_where_its_neighbour_begins() {
     }
 }
 
+#[test]
+fn markup_in_an_element_that_is_closed_does_not_end_it() {
+    let rss = |item: &str| format!("<rss><channel><title>t</title><item>{item}</item></channel></rss>");
+    let atom = |entry: &str| format!("<feed><title>t</title><entry>{entry}</entry></feed>");
+    let rest = "<guid>g</guid><link>https://e.example/1</link>";
+    let rest_of_atom = "<id>g</id><link href='https://e.example/1'/>";
+    for (title, document) in [
+        ("GET /users/<id>: fix & more", rss(&format!("<title>GET /users/<id>: fix & more</title>{rest}"))),
+        ("A & B <link> tag", rss(&format!("<title>A & B <link> tag</title>{rest}"))),
+        ("A & B", rss(&format!("<title>A & B</title><description>x <id> y</description>{rest}"))),
+        ("How to use <id> & co", atom(&format!("<title>How to use <id> & co</title>{rest_of_atom}"))),
+        ("<category> & <author>", atom(&format!("<title><category> & <author></title>{rest_of_atom}"))),
+    ] {
+        let found = read(title, document.as_bytes(), None);
+        assert!(found.repaired, "{title}");
+        let [entry] = &found.entries[..] else { panic!("{title}: {found:?}") };
+        let fields = (entry.id.as_str(), entry.url.as_deref(), entry.title.as_deref());
+        assert_eq!(fields, ("g", Some("https://e.example/1"), Some(title)), "{document}");
+    }
+    let text = "<p>See <link>http://foo</link></p> <category>x</category> tail";
+    let broken = rss(&format!("<title>A & B</title><description>{text}</description>{rest}"));
+    assert_eq!(read("text", broken.as_bytes(), None).entries[0].summary.as_deref(), Some(text));
+}
+
 /// Reason and document; each is `t` with the entry `a`, and sound.
 const ODD: &[(&str, &str)] = &[
     ("no version", "<rss><channel><title>t</title><item><title>a</title></item></channel></rss>"),

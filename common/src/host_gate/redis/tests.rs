@@ -298,7 +298,7 @@ async fn what_an_unanswered_start_without_a_ticket_took_is_given_back_long_befor
     let [busy, other] = [host(), HostKey::new("other:80")];
     let hop = |host| ExtraRequest { host, limits, during: None, deadline };
     gate.acquire_extra(&hop(&other), now()).await.unwrap().expect("the server knows the script now");
-    proxy.delay_answer_to("busy:80", gate.server.patience() * 2);
+    proxy.delay_answer_to("busy:443", gate.server.patience() * 2);
     gate.acquire_extra(&hop(&busy), now()).await.unwrap_err();
     assert!(proxy.has_delayed());
     let begun = Instant::now();

@@ -70,6 +70,8 @@ fn a_304_that_says_nothing_does_not_end_the_freshness_before_it() {
     let at_once = FetchReport { fresh_for: Some(Duration::ZERO), ..at_hour(1, unchanged()) };
     assert_eq!(delay(&ask(&known, &at_once, &plain())), HOUR, "a 304 that says no-cache");
     assert_eq!(delay(&ask(&known, &at_hour(1, same_bytes(validators())), &plain())), HOUR, "a 200 replaces all");
+    let ahead = after(&reader(), &ask(&reader(), &FetchReport { started: noon().after(99 * HOUR), ..fresh }, &plain()));
+    assert_eq!(delay(&ask(&ahead, &unchanged(), &plain())), HOUR, "said by a clock that was ahead");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -88,7 +89,7 @@ impl Partial {
         let number: u32 = rand::rng().random();
         let path = to.with_file_name(format!(".{name}.{number:08x}.partial"));
         // SQLite copies into an empty file.
-        match File::create_new(&path) {
+        match File::options().write(true).create_new(true).mode(0o600).open(&path) {
             Ok(_) => Ok(Partial(path)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(BackupError::Exists { path }),
             Err(source) => Err(BackupError::Unwritable { path: to.to_owned(), source }),

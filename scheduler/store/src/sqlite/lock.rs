@@ -1,6 +1,7 @@
 //! The lock that keeps a second process from a database.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use tracing::warn;
@@ -28,7 +29,8 @@ pub(super) fn lock(database: &Path) -> Result<Lock, StoreError> {
         |source| StoreError::Unusable { path, source }
     };
     if let Some(folder) = database.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).map_err(unusable(folder))?;
+        // URLs with tokens are in the database, and keys.
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unusable(folder))?;
     }
     let path = database.with_extension("lock");
     let file = File::options().create(true).append(true).open(&path).map_err(unusable(&path))?;

@@ -23,6 +23,15 @@ pub(super) struct Dialect {
     prefix: Option<String>,
 }
 
+/// What ends an element first: its end tag, or that of its entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NextEnd {
+    /// Bytes of the document from there on.
+    pub(super) left: usize,
+    /// It is the element's own end tag.
+    pub(super) is_own: bool,
+}
+
 /// Returns the family of a root element's name.
 pub(super) fn kind(name: &str) -> Option<Kind> {
     let local = name.rsplit(':').next().unwrap_or(name);
@@ -92,6 +101,21 @@ impl Dialect {
         // HTML has links as well, with attributes.
         let is_link_of_rss = next == "link" && self.kind != Kind::Atom && attributes.is_empty();
         self.holds_text(open) && (is_of_feeds_alone || is_link_of_rss)
+    }
+
+    /// Returns where in this text the next end tag of such an element is, or the end of the entry if that comes first.
+    pub(super) fn next_end(&self, plain: &str, text: &str) -> NextEnd {
+        for (at, _) in text.match_indices('<') {
+            let tag = &text[at + 1..];
+            let name = tag.trim_start_matches('/');
+            let length = name.find(|end: char| end.is_whitespace() || "/><".contains(end)).unwrap_or(name.len());
+            let name = self.plain(&name[..length]);
+            let is_own = tag.starts_with('/') && name == plain;
+            if is_own || self.is_entry(&name) {
+                return NextEnd { left: text.len() - at, is_own };
+            }
+        }
+        NextEnd { left: 0, is_own: false }
     }
 
     /// Returns whether the text of an element with these attributes is unescaped markup. Atom 0.3 says so by

@@ -11,9 +11,11 @@ mod dialect;
 pub(super) mod json;
 mod tokens;
 
+use std::collections::HashMap;
+
 use crate::parse::{ParseLimits, xml};
 use crate::watch::Watch;
-use dialect::Dialect;
+use dialect::{Dialect, NextEnd};
 use tokens::{Tag, Token, Tokens};
 
 /// A document with more open elements than this is not repaired: the reader would refuse it anyway.
@@ -144,6 +146,8 @@ struct Rewriter {
     entry: Option<(usize, usize)>,
     /// End tags that were left out.
     unmatched: usize,
+    /// Where elements of these names end that need not have an end tag.
+    ends: HashMap<String, NextEnd>,
     /// Too deep, grown too much, too many end tags, or late.
     hopeless: bool,
     longest: usize,
@@ -161,6 +165,7 @@ impl Rewriter {
             text_holder: None,
             entry: None,
             unmatched: 0,
+            ends: HashMap::new(),
             hopeless: false,
             longest: length + length / 2 + MAX_GROWTH,
             limits,
@@ -185,7 +190,7 @@ impl Rewriter {
                 self.out.push_str(entry);
                 return Some(&here[entry.len()..]);
             }
-        } else if self.open.last().is_some_and(|open| self.dialect.ends_before(&open.plain, &plain, tag.attributes)) {
+        } else if self.is_unclosed_before(&plain, tag.attributes, here) {
             self.close_to(self.open.len());
         } else if self.text_holder.is_some() {
             tokens::push_literal(&mut self.out, raw);
@@ -207,6 +212,22 @@ impl Rewriter {
             self.text_holder = Some((depth, if is_xhtml { Inside::Xhtml } else { Inside::Html }));
         }
         None
+    }
+
+    /// Returns whether the innermost element has no end tag, and ends where this one begins.
+    fn is_unclosed_before(&mut self, plain: &str, attributes: &str, here: &str) -> bool {
+        let Some(open) = self.open.last() else { return false };
+        if !self.dialect.ends_before(&open.plain, plain, attributes) {
+            return false;
+        }
+        // What was found for an element of this name counts until the text is past it, so that no text is searched twice.
+        let found = self.ends.get(&open.plain).copied().filter(|end| end.left < here.len());
+        let end = found.unwrap_or_else(|| {
+            let end = self.dialect.next_end(&open.plain, here);
+            self.ends.insert(open.plain.clone(), end);
+            end
+        });
+        !end.is_own
     }
 
     fn end(&mut self, name: &str, raw: &str) {

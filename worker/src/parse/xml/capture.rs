@@ -123,16 +123,18 @@ impl<'a> Capture<'a> {
     /// the markup as written; a lone `div` around XHTML is left out (RFC 4287, section 3.1.1.3). `context` is the element's.
     pub(super) fn finish(self, ends: usize, xhtml: bool, context: &Context) -> Captured<'a> {
         if self.children == 0 && !xhtml {
-            return Captured { text: self.text, is_markup: false };
+            return Captured { text: self.text, is_markup: false, is_unwrapped: false };
         }
         let all = self.begins..ends.max(self.begins);
         let alone = self.children == 1 && !self.mixed;
-        let range = self.wrapper.filter(|_| alone && xhtml).unwrap_or(all);
+        let wrapped = self.wrapper.filter(|_| alone && xhtml);
+        let is_unwrapped = wrapped.is_some();
+        let range = wrapped.unwrap_or(all);
         let markup = self.document.get(range).unwrap_or("");
         let is_xhtml = |prefix: &str| {
             context.space(prefix) == Space::Xhtml || self.prefixes.iter().any(|declared| declared == prefix)
         };
-        Captured { text: as_html(markup, self.is_prefixed, is_xhtml), is_markup: true }
+        Captured { text: as_html(markup, self.is_prefixed, is_xhtml), is_markup: true, is_unwrapped }
     }
 }
 
@@ -142,6 +144,8 @@ pub(super) struct Captured<'a> {
     pub(super) text: Cow<'a, str>,
     /// The text is XML, with its references.
     pub(super) is_markup: bool,
+    /// It was the only element's, which was left out.
+    pub(super) is_unwrapped: bool,
 }
 
 /// Elements of HTML that are always empty.

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::rc::Rc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use common::time::Timestamp;
 use common::url::FeedUrl;
 use quick_xml::events::BytesStart;
+use url::Url;
 
 use super::attribute::attribute;
 use super::capture::{Capture, Captured};
@@ -242,7 +244,7 @@ impl<'a> Pass<'a, '_> {
             Element::Id => attribute(tag, "isPermaLink").map(|word| word.trim().eq_ignore_ascii_case("true")),
             _ => None,
         };
-        let held = CapturedText { word, format, id_is_link, around: self.scopes.last().copied() };
+        let held = CapturedText { word, format, id_is_link, around: self.scopes.last().copied(), wrapper_base: None };
         self.capture = Some((Capture::new(self.document, self.depth(), span.end), held));
         Scope::CapturedText
     }
@@ -271,23 +273,28 @@ impl<'a> Pass<'a, '_> {
         }
     }
 
-    /// Handles the base of a `div` around XHTML. The `div` is left out, so its base is that of the text.
-    pub(super) fn base_of_wrapper(&mut self, element: Element, tag: &BytesStart<'_>) {
+    /// Returns the base of a `div` around XHTML. If the `div` is left out, its base is that of the text.
+    pub(super) fn base_of_wrapper(&mut self, tag: &BytesStart<'_>) -> Option<Rc<Url>> {
         let depth = self.depth();
         self.context.open(depth, tag, self.document_url);
         let base = self.context.base();
         self.context.close(depth);
-        match (element, &mut self.entry) {
-            (Element::Content, Some((entry, _))) if entry.content.get().is_none() => entry.content_base = base,
-            (Element::Summary, Some((entry, _))) if entry.summary.get().is_none() => entry.summary_base = base,
-            _ => {}
-        }
+        base
     }
 
     /// The end of a captured element: its text is what its word says.
     pub(super) fn release(&mut self, capture: Capture<'a>, held: CapturedText, ends: usize) {
-        let CapturedText { word: Word { element, rank }, format, id_is_link, around } = held;
-        let Captured { text, is_markup } = capture.finish(ends, format == Format::Xhtml, &self.context);
+        let CapturedText { word: Word { element, rank }, format, id_is_link, around, wrapper_base } = held;
+        let Captured { text, is_markup, is_unwrapped } = capture.finish(ends, format == Format::Xhtml, &self.context);
+        match (element, &mut self.entry, wrapper_base.filter(|_| is_unwrapped)) {
+            (Element::Content, Some((entry, _)), Some(base)) if entry.content.get().is_none() => {
+                entry.content_base = Some(base);
+            }
+            (Element::Summary, Some((entry, _)), Some(base)) if entry.summary.get().is_none() => {
+                entry.summary_base = Some(base);
+            }
+            _ => {}
+        }
         let (text, format) = match format {
             Format::Base64 if !is_markup => match from_base64(&text) {
                 Some(decoded) => (decoded.into(), Format::Html),

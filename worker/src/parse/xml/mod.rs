@@ -107,10 +107,11 @@ impl<'a> Pass<'a, '_> {
         let around = self.scopes.last().copied();
         self.guard.open(tag, around != Some(Scope::LeftOut))?;
         let depth = self.guard.depth();
-        if let Some((capture, held)) = &mut self.capture {
-            let (may_be_wrapper, element) = (capture.open(depth, tag, span), held.word.element);
+        if let Some((capture, _)) = &mut self.capture {
+            let may_be_wrapper = capture.open(depth, tag, span);
             if may_be_wrapper && tag.attributes_raw().contains("xml:base") {
-                self.base_of_wrapper(element, tag);
+                let base = self.base_of_wrapper(tag);
+                self.capture.iter_mut().for_each(|(_, held)| held.wrapper_base.clone_from(&base));
             }
             return Ok(());
         }

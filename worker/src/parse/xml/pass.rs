@@ -1,6 +1,7 @@
 //! The state of the pass over a document.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use url::Url;
 
@@ -28,7 +29,7 @@ pub(super) enum Root {
 }
 
 /// What the text of a captured element will be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct CapturedText {
     pub(super) word: Word,
     pub(super) format: Format,
@@ -36,6 +37,8 @@ pub(super) struct CapturedText {
     pub(super) id_is_link: Option<bool>,
     /// The scope around the element.
     pub(super) around: Option<Scope>,
+    /// The base of the first element inside, if that may be left out.
+    pub(super) wrapper_base: Option<Rc<Url>>,
 }
 
 /// How a text is written.

@@ -86,11 +86,13 @@ async fn the_time_until_the_first_request_goes_out_is_known() {
     });
     let bench = Bench::with(|fetch| fetch.name_servers = vec![name_server]).await;
     bench.origin.set("/feed", Script::redirect(302, "/there"));
-    bench.origin.set("/there", Script::feed(Feed::rss()).delay(LATE));
+    bench.origin.set("/there", Script::feed(Feed::rss()).header("Cache-Control", "max-age=60").delay(LATE));
     let fetched = bench.fetch(&bench.job(&url(&bench, "late.example"))).await;
     assert_eq!(document(&fetched).entries.len(), 3);
     let asked_after = fetched.asked_after.unwrap();
     assert!(LATE <= asked_after && asked_after + LATE <= fetched.duration, "{asked_after:?}, {fetched:?}");
+    let fresh_for = fetched.fresh_for.unwrap();
+    assert!(fresh_for >= asked_after + Duration::from_secs(60), "{fresh_for:?}, {fetched:?}");
     let refused = bench.fetch(&bench.job("http://10.0.0.1/feed")).await;
     assert_eq!(refused.asked_after, None, "{refused:?}");
 }
