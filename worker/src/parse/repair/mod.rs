@@ -220,7 +220,7 @@ impl Rewriter {
         if !self.dialect.ends_before(&open.plain, plain, attributes) {
             return false;
         }
-        // What was found for an element of this name counts until the text is past it, so that no text is searched twice.
+        // What was found for an element of this name counts until the text after it begins, so that no text is searched twice.
         let found = self.ends.get(&open.plain).copied().filter(|end| end.left < here.len());
         let end = found.unwrap_or_else(|| {
             let end = self.dialect.next_end(&open.plain, here);
