@@ -71,17 +71,23 @@ function feed(form) {
     localTimes();
   }
 
+  // Changes when a button is pressed, and when its answer is there: what was requested before is older than what is shown then.
+  let actions = 0;
+
   async function renew() {
+    const before = actions;
     const answer = await fetch(at(""), { cache: "no-store" });
-    if (!answer.ok) return;
+    const html = await answer.text();
+    if (!answer.ok || actions !== before) return;
     const done = by("done").textContent;
-    show(await answer.text());
+    show(html);
     by("done").textContent = done;
   }
 
-  // A refresh is answered before the poll: look again until the poll has come, for a while.
+  // A refresh is answered before the poll: look again until the poll has come, for a while, or until another button is pressed.
   async function follow(version) {
-    for (let turn = 0; turn < 15 && by("feed").dataset.version === version; turn += 1) {
+    const before = actions;
+    for (let turn = 0; turn < 15 && actions === before && by("feed").dataset.version === version; turn += 1) {
       await new Promise((resolve) => setTimeout(resolve, 1000 + 500 * turn));
       await renew();
     }
@@ -93,6 +99,7 @@ function feed(form) {
     // The property of a button without the attribute is the page's own address.
     const target = new URL(button.hasAttribute("formaction") ? button.formAction : form.action);
     const version = by("feed").dataset.version;
+    actions += 1;
     button.disabled = true;
     by("done").className = "";
     by("done").textContent = "Sending …";
@@ -100,7 +107,9 @@ function feed(form) {
       const answer = await fetch(target, { method: "POST", body: new URLSearchParams(new FormData(form)), headers: { Accept: "application/json" } });
       if (answer.status === 401) return location.reload();
       if (!answer.ok) throw new Error((await answer.json()).detail ?? answer.statusText);
-      show(await answer.text());
+      const html = await answer.text();
+      actions += 1;
+      show(html);
       if (/\/(refresh|requeue)$/.test(target.pathname)) await follow(version);
     } catch (error) {
       by("done").className = "bad";
