@@ -152,8 +152,7 @@ impl Client {
 
     /// Returns what the fleet answers to `GET /api/v1{path}`.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {
-        let (_, answer) = self.send(Method::GET, path, query, None).await?;
-        self.read(answer)
+        self.send(Method::GET, path, query, None).await
     }
 
     /// Returns what the fleet answers to `GET /api/v1{path}` with a list, where a stream would be another answer.
@@ -195,8 +194,7 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> anyhow::Result<T> {
-        let (_, answer) = self.send(method, path, &[], body).await?;
-        self.read(answer)
+        self.send(method, path, &[], body).await
     }
 
     /// Returns the fleet's response to a ping, which is not part of its API: it needs no token.
@@ -241,13 +239,13 @@ impl Client {
         }
     }
 
-    async fn send(
+    async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         query: &[(&str, &str)],
         body: Option<&Value>,
-    ) -> anyhow::Result<(StatusCode, Value)> {
+    ) -> anyhow::Result<T> {
         let mut request = self.request(method, path, query);
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
@@ -255,7 +253,7 @@ impl Client {
         let (status, bytes) = self.answer(request).await?;
         let value = if bytes.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&bytes) };
         match value {
-            Ok(value) if status.is_success() => Ok((status, value)),
+            Ok(value) if status.is_success() => self.read(value),
             value => Err(self.refusal(status, value.unwrap_or_default())),
         }
     }

@@ -1,6 +1,5 @@
 //! `feedfleet discover`: the feeds that a page announces.
 
-use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -40,7 +39,7 @@ pub(crate) struct DiscoverArgs {
 /// Runs it.
 pub(crate) async fn run(args: &DiscoverArgs) -> anyhow::Result<ExitCode> {
     let feeds = if args.page == "-" || Path::new(&args.page).is_file() {
-        announced(&read(&args.page)?, Some("text/html"), &args.base)
+        announced(&crate::parse::read(Path::new(&args.page))?, Some("text/html"), &args.base)
     } else {
         let config = args.settings.load(&[])?.config;
         let (url, login) = page_url(&args.page, &config.fetch.at_service)?;
@@ -62,16 +61,6 @@ fn page_url(text: &str, at_service: &str) -> Result<(FeedUrl, Option<Login>), Us
         true => Usage(error.to_string()),
         false => Usage(format!("'{}' is neither a URL such as https://example.com/ nor a file", without_login(text))),
     })
-}
-
-fn read(file: &str) -> Result<Vec<u8>, Usage> {
-    let unreadable = |error| Usage(format!("{file} cannot be read: {error}"));
-    if file != "-" {
-        return std::fs::read(file).map_err(unreadable);
-    }
-    let mut bytes = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut bytes).map_err(unreadable)?;
-    Ok(bytes)
 }
 
 /// Returns the feeds of the page at this URL; a URL that is a feed itself announces itself.

@@ -58,11 +58,7 @@ pub(crate) async fn act(args: &FeedsArgs, action: &str, done: &str) -> anyhow::R
     each(&args.feed, async |feed| {
         let id = client.find(feed).await?;
         let feed: FeedView = client.change(Method::POST, &format!("/feeds/{id}{action}"), None).await?;
-        match args.client.json {
-            true => output::json(&feed)?,
-            false => output::line(&format!("{done} {} {}", feed.id, feed.url))?,
-        }
-        Ok(())
+        Ok(output::answer(args.client.json, &feed, || format!("{done} {} {}", feed.id, feed.url))?)
     })
     .await
 }
@@ -74,11 +70,7 @@ pub(crate) async fn remove(args: &RemoveArgs) -> anyhow::Result<ExitCode> {
     if *dry_run {
         return each(feeds, async |feed| {
             let feed = look_up(&client, feed).await?;
-            match flags.json {
-                true => output::json(&feed)?,
-                false => output::line(&format!("would remove {}", described(&feed)))?,
-            }
-            Ok(())
+            Ok(output::answer(flags.json, &feed, || format!("would remove {}", described(&feed)))?)
         })
         .await;
     }
@@ -89,11 +81,7 @@ pub(crate) async fn remove(args: &RemoveArgs) -> anyhow::Result<ExitCode> {
     each(feeds, async |feed| {
         let id = client.find(feed).await?;
         let _: Value = client.change(Method::DELETE, &format!("/feeds/{id}"), None).await?;
-        match flags.json {
-            true => output::json(&json!({ "id": id, "removed": true }))?,
-            false => output::line(&format!("removed {id}"))?,
-        }
-        Ok(())
+        Ok(output::answer(flags.json, &json!({ "id": id, "removed": true }), || format!("removed {id}"))?)
     })
     .await
 }

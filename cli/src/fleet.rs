@@ -35,10 +35,6 @@ pub(crate) async fn run(command: FleetCommand) -> anyhow::Result<ExitCode> {
         FleetCommand::Resume(args) => (args, "/fleet/resume", "polling resumed"),
     };
     let answer: Value = Client::new(args)?.change(Method::POST, path, None).await?;
-    if args.json {
-        output::json(&answer)?;
-    } else {
-        output::line(done)?;
-    }
+    output::answer(args.json, &answer, || done.to_owned())?;
     Ok(ExitCode::SUCCESS)
 }

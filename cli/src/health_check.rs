@@ -46,11 +46,7 @@ pub(crate) async fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
         }
         tokio::time::sleep(PAUSE).await;
     }
-    if args.client.json {
-        output::json(&json!({ good: true }))?;
-    } else {
-        output::line(good)?;
-    }
+    output::answer(args.client.json, &json!({ good: true }), || good.to_owned())?;
     Ok(ExitCode::SUCCESS)
 }
 

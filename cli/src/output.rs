@@ -38,6 +38,11 @@ pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
+/// Writes an answer: the value for programs, or the text for people.
+pub(crate) fn answer(as_json: bool, value: &impl Serialize, text: impl FnOnce() -> String) -> io::Result<()> {
+    if as_json { json(value) } else { line(&text()) }
+}
+
 /// Columns as wide as their widest cell, two spaces apart; the last one is left as it is.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<Cell>> =

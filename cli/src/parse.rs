@@ -1,7 +1,7 @@
 //! `feedfleet parse`: reads a file as the worker reads an answer's body. Exit code 0 a feed, 1 not a feed.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -29,7 +29,7 @@ pub(crate) struct ParseArgs {
 
 /// Runs it.
 pub(crate) fn run(args: &ParseArgs) -> anyhow::Result<ExitCode> {
-    let bytes = read(args)?;
+    let bytes = read(&args.file)?;
     match parse(&bytes, args.content_type.as_deref(), &args.base, &ParseLimits::default()) {
         Ok(feed) if args.json => output::json(&to_json(&feed))?,
         Ok(feed) => output::line(&summary(&feed))?,
@@ -41,10 +41,11 @@ pub(crate) fn run(args: &ParseArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(args: &ParseArgs) -> Result<Vec<u8>, Usage> {
-    let unreadable = |error| Usage(format!("{} cannot be read: {error}", args.file.display()));
-    if args.file.as_os_str() != "-" {
-        return std::fs::read(&args.file).map_err(unreadable);
+/// Reads a file; `-` is standard input.
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Usage> {
+    let unreadable = |error| Usage(format!("{} cannot be read: {error}", file.display()));
+    if file.as_os_str() != "-" {
+        return std::fs::read(file).map_err(unreadable);
     }
     let mut bytes = Vec::new();
     std::io::stdin().lock().read_to_end(&mut bytes).map_err(unreadable)?;

@@ -29,11 +29,8 @@ pub(crate) async fn run(args: &PingArgs) -> anyhow::Result<ExitCode> {
         let answer = patiently(&client, &url).await?;
         let known = answer["known"] == true;
         all_known &= known;
-        if args.client.json {
-            output::json(&answer)?;
-        } else {
-            output::line(&format!("{} {url}", if known { "heard" } else { "unknown" }))?;
-        }
+        let heard = if known { "heard" } else { "unknown" };
+        output::answer(args.client.json, &answer, || format!("{heard} {url}"))?;
     }
     Ok(if all_known { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

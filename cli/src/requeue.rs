@@ -133,11 +133,8 @@ pub(crate) async fn run(args: &RequeueArgs) -> anyhow::Result<ExitCode> {
         Some(RequeueCommand::Cancel(of)) => {
             let path = format!("/requeue/{}/cancel", of.id);
             let requeue: Requeue = Client::new(&of.client)?.change(Method::POST, &path, None).await?;
-            if of.client.json {
-                output::json(&requeue)?;
-            } else {
-                output::line(&format!("cancelled requeue {} after {}", of.id, feeds(requeue.woken)))?;
-            }
+            let cancelled = || format!("cancelled requeue {} after {}", of.id, feeds(requeue.woken));
+            output::answer(of.client.json, &requeue, cancelled)?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -171,10 +168,7 @@ async fn begin(args: &RequeueArgs) -> anyhow::Result<ExitCode> {
         }
         return print_requeue(&args.client, &ended(&client, id).await?);
     }
-    match args.client.json {
-        true => output::json(&begun)?,
-        false => output::line(&plan(&begun))?,
-    }
+    output::answer(args.client.json, &begun, || plan(&begun))?;
     if begun.id.is_some() {
         note_pause(&client).await;
     }

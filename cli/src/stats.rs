@@ -23,11 +23,7 @@ pub(crate) struct StatsArgs {
 /// Runs it.
 pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<ExitCode> {
     let stats: StatsView = Client::new(&args.client)?.get("/stats", &[]).await?;
-    if args.client.json {
-        output::json(&stats)?;
-    } else {
-        output::line(&summary(&stats))?;
-    }
+    output::answer(args.client.json, &stats, || summary(&stats))?;
     Ok(ExitCode::SUCCESS)
 }
 

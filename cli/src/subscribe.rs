@@ -155,11 +155,8 @@ pub(crate) async fn run(command: SubscriptionCommand) -> anyhow::Result<ExitCode
         SubscriptionCommand::Remove(one) => {
             let client = Client::new(&one.client)?;
             let _: Value = client.change(Method::DELETE, &format!("/subscriptions/{}", one.id), None).await?;
-            if one.client.json {
-                output::json(&json!({ "id": one.id, "removed": true }))?;
-            } else {
-                output::line(&format!("removed subscription {}", one.id))?;
-            }
+            let removed = json!({ "id": one.id, "removed": true });
+            output::answer(one.client.json, &removed, || format!("removed subscription {}", one.id))?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -288,11 +285,7 @@ fn delivery_row(it: &Delivery) -> Vec<String> {
 }
 
 fn print_subscription(args: &ClientArgs, it: &SubscriptionView) -> anyhow::Result<ExitCode> {
-    if args.json {
-        output::json(it)?;
-    } else {
-        output::line(&described(it))?;
-    }
+    output::answer(args.json, it, || described(it))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -87,12 +87,7 @@ pub(crate) async fn run(args: &TailArgs) -> anyhow::Result<ExitCode> {
 
 fn deal_with(args: &TailArgs, event: &EventView) -> anyhow::Result<()> {
     let Some(command) = &args.exec else {
-        if args.client.json {
-            output::json(event)?;
-        } else {
-            output::line(&event_line(event))?;
-        }
-        return Ok(());
+        return Ok(output::answer(args.client.json, event, || event_line(event))?);
     };
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).env("FEEDFLEET_EVENT_SEQ", event.seq.to_string());

@@ -127,11 +127,7 @@ pub(crate) async fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     }
     if args.crowd {
         let outcome = crowd::run(&histories, &recipe, args.price).ok_or_else(|| too_short(args.days))?;
-        if args.json {
-            output::json(&outcome)?;
-        } else {
-            output::line(&outcome.text())?;
-        }
+        output::answer(args.json, &outcome, || outcome.text())?;
         return Ok(ExitCode::SUCCESS);
     }
     let settings = args.settings.load(&[])?.config;
@@ -171,11 +167,7 @@ async fn run_fault(fault: Fault, histories: &[Series], args: &SimulateArgs) -> a
         fault::Setting { fault, before: fault::BEFORE, hours: args.hours, seed, start: Timestamp::from_millis(START) };
     let course = fault::run(sample, &setting, &mut progress).await?;
     drop(progress);
-    if args.json {
-        output::json(&course)?;
-    } else {
-        output::line(&course.text())?;
-    }
+    output::answer(args.json, &course, || course.text())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -260,12 +252,8 @@ fn print_goals(comparison: &Comparison, as_json: bool) -> anyhow::Result<()> {
         progress.say("goals");
     });
     drop(progress);
-    if as_json {
-        output::json(&goals)?;
-        return Ok(());
-    }
-    output::line(&output::table(&["RATIO", "MEASURED", "MUST", "GOAL"], &goal_rows(&goals)))?;
-    Ok(())
+    let table = || output::table(&["RATIO", "MEASURED", "MUST", "GOAL"], &goal_rows(&goals));
+    Ok(output::answer(as_json, &goals, table)?)
 }
 
 fn print_watched(histories: &[Series], policy: &PolicyConfig, as_json: bool) -> anyhow::Result<ExitCode> {

@@ -257,49 +257,81 @@ pub(crate) fn read_terms(packed: &[u8]) -> Vec<Term> {
     terms.iter().map_while(read).collect()
 }
 
-/// Binds the parameters of `feed_change.sql`, which has the same ones at both databases, to a query. A macro, because the query is of
-/// either database.
-macro_rules! bind_feed_change {
-    ($query:expr, $id:expr, $change:expr, $now:expr) => {{
-        use $crate::columns::{added_terms, interval_millis, pack_archive, pack_calm, pack_labels, pack_terms};
-        let (change, now) = ($change, $now);
-        let audience = change.audience.map(|(audience, _)| audience);
-        let expected = change.expects.map(|(_, audience)| audience);
-        let credentials = change.credentials.as_ref().map(Option::as_ref);
-        // A live feed must have a due time: a retired one that comes back without a wish is due now.
-        let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
-        $query
-            .bind($id.0)
-            .bind(now.millis())
-            .bind(audience.map(|audience| i64::from(audience.subscribers)))
-            .bind(audience.map(|audience| i64::from(audience.active_subscribers)))
-            .bind(audience.map(|audience| audience.sla))
-            .bind(audience.map(|audience| audience.important))
-            .bind(audience.and_then(interval_millis))
-            .bind(change.audience.map(|(_, category)| category.as_str()))
-            .bind(change.private)
-            .bind(change.status.map(::common::policy::Status::as_str))
-            .bind(change.next_due.map(|(due, _)| due.millis()))
-            .bind(terms)
-            .bind(change.calm.is_some())
-            .bind(change.calm.as_deref().and_then(pack_calm))
-            .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
-            .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
-            .bind(change.expects.map(|(version, _)| version.0))
-            .bind(expected.map(|audience| i64::from(audience.subscribers)))
-            .bind(expected.map(|audience| i64::from(audience.active_subscribers)))
-            .bind(expected.map(|audience| audience.sla))
-            .bind(expected.map(|audience| audience.important))
-            .bind(expected.and_then(interval_millis))
-            .bind(change.labels.is_some())
-            .bind(change.labels.as_ref().and_then(|labels| pack_labels(&labels.before)))
-            .bind(change.labels.as_ref().and_then(|labels| pack_labels(&labels.after)))
-            .bind(change.external_id.is_some())
-            .bind(change.external_id.as_ref().and_then(Option::as_deref))
-            .bind(change.archive.as_ref().and_then(pack_archive))
-    }};
+/// Defines changes of feeds, over a connection of either database; the statements are those beside the caller. `$change` is
+/// `feed_change.sql`, which has the same parameters at both.
+macro_rules! feed_changes {
+    ($connection:ty, $change:expr) => {
+        /// Changes a feed within a transaction; returns its new row.
+        async fn change_row(
+            on: &mut $connection,
+            id: FeedId,
+            change: &FeedChange,
+            now: Timestamp,
+        ) -> Result<Option<FeedRow>, StoreError> {
+            use $crate::columns::{added_terms, interval_millis, pack_archive, pack_calm, pack_labels, pack_terms};
+            const ACTION: &str = "change a feed";
+            let audience = change.audience.map(|(audience, _)| audience);
+            let expected = change.expects.map(|(_, audience)| audience);
+            let credentials = change.credentials.as_ref().map(Option::as_ref);
+            // A live feed must have a due time: a retired one that comes back without a wish is due now.
+            let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
+            let row = sqlx::query_as($change)
+                .bind(id.0)
+                .bind(now.millis())
+                .bind(audience.map(|audience| i64::from(audience.subscribers)))
+                .bind(audience.map(|audience| i64::from(audience.active_subscribers)))
+                .bind(audience.map(|audience| audience.sla))
+                .bind(audience.map(|audience| audience.important))
+                .bind(audience.and_then(interval_millis))
+                .bind(change.audience.map(|(_, category)| category.as_str()))
+                .bind(change.private)
+                .bind(change.status.map(::common::policy::Status::as_str))
+                .bind(change.next_due.map(|(due, _)| due.millis()))
+                .bind(terms)
+                .bind(change.calm.is_some())
+                .bind(change.calm.as_deref().and_then(pack_calm))
+                .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
+                .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
+                .bind(change.expects.map(|(version, _)| version.0))
+                .bind(expected.map(|audience| i64::from(audience.subscribers)))
+                .bind(expected.map(|audience| i64::from(audience.active_subscribers)))
+                .bind(expected.map(|audience| audience.sla))
+                .bind(expected.map(|audience| audience.important))
+                .bind(expected.and_then(interval_millis))
+                .bind(change.labels.is_some())
+                .bind(change.labels.as_ref().and_then(|labels| pack_labels(&labels.before)))
+                .bind(change.labels.as_ref().and_then(|labels| pack_labels(&labels.after)))
+                .bind(change.external_id.is_some())
+                .bind(change.external_id.as_ref().and_then(Option::as_deref))
+                .bind(change.archive.as_ref().and_then(pack_archive))
+                .fetch_optional(&mut *on)
+                .await
+                .map_err(StoreError::of_identity(ACTION))?;
+            if row.is_none() && change.expects.is_some() {
+                let exists = sqlx::query_scalar("SELECT count(*) FROM feeds WHERE id = $1").bind(id.0);
+                let exists: i64 = exists.fetch_one(on).await.map_err(StoreError::on(ACTION))?;
+                if exists > 0 {
+                    return Err(StoreError::Outdated);
+                }
+            }
+            Ok(row)
+        }
+
+        /// A feed that is stored under an older key's name for its login gets the name of the key in force, so that it is found.
+        async fn rename_logins(on: &mut $connection, feeds: &[NewFeed]) -> Result<(), sqlx::Error> {
+            for feed in feeds {
+                let Some(Credentials { id, older, sealed }) = &feed.credentials else { continue };
+                for older in older {
+                    let rename = sqlx::query(include_str!("login_rename.sql")).bind(feed.url.as_str());
+                    let rename = rename.bind(&older.0[..]).bind(&id.0[..]).bind(sealed.as_bytes());
+                    rename.execute(&mut *on).await?;
+                }
+            }
+            Ok(())
+        }
+    };
 }
-pub(crate) use bind_feed_change;
+pub(crate) use feed_changes;
 
 /// A count that fits by construction.
 pub(crate) fn count(number: i64) -> u32 {

@@ -244,3 +244,94 @@ impl From<HostColumns> for HostRow {
         }
     }
 }
+
+/// Defines what reads and changes orders about hosts, over a connection of either database; the statements and the news are those
+/// beside the caller.
+macro_rules! host_orders {
+    ($connection:ty) => {
+        /// Returns what operators say about hosts, if it is not what is known.
+        async fn orders_from(on: &mut $connection, known: Option<i64>) -> Result<Option<HostOrders>, sqlx::Error> {
+            // Before the rest: what changes in between is read now, and once more with the next change.
+            let change: i64 = sqlx::query_scalar("SELECT host_orders FROM store").fetch_one(&mut *on).await?;
+            if known == Some(change) {
+                return Ok(None);
+            }
+            let rules = sqlx::query_scalar("SELECT rule FROM host_rules ORDER BY domain").fetch_all(&mut *on).await?;
+            let blocks =
+                sqlx::query_as("SELECT host, blocked_until FROM host_blocks ORDER BY host").fetch_all(&mut *on).await?;
+            let refusals = sqlx::query_as(
+                "SELECT host, since, until, tries, failure, status FROM host_refusals ORDER BY since LIMIT $1",
+            );
+            let refusals = refusals.bind(HostRefusal::MOST).fetch_all(&mut *on).await?;
+            let policy = sqlx::query_as(AcceptedPolicy::LATEST).fetch_optional(on).await?;
+            Ok(Some(HostOrders::read(change, rules, blocks, policy.map(AcceptedPolicy::read), refusals)))
+        }
+
+        async fn accept(
+            on: &mut $connection,
+            offered: &NewPolicy<'_>,
+            now: Timestamp,
+        ) -> Result<AcceptedPolicy, sqlx::Error> {
+            let latest =
+                sqlx::query_as(AcceptedPolicy::LATEST).fetch_optional(&mut *on).await?.map(AcceptedPolicy::read);
+            let known = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM policies WHERE hash = $1)").bind(offered.hash);
+            let known: bool = known.fetch_one(&mut *on).await?;
+            let Some(next) = AcceptedPolicy::next(latest.as_ref(), offered, known, now) else {
+                return latest.ok_or(sqlx::Error::RowNotFound);
+            };
+            let sql = "INSERT INTO policies (version, hash, text, accepted, offered_by) VALUES ($1, $2, $3, $4, $5)";
+            let insert = sqlx::query(sql).bind(next.version).bind(&next.hash).bind(&next.text);
+            insert.bind(now.millis()).bind(&next.by).execute(&mut *on).await?;
+            let shorten =
+                sqlx::query("UPDATE policies SET text = '' WHERE version < $1 AND text <> ''").bind(next.version);
+            shorten.execute(&mut *on).await?;
+            let oldest = next.version - AcceptedPolicy::REMEMBERED;
+            sqlx::query("DELETE FROM policies WHERE version <= $1").bind(oldest).execute(&mut *on).await?;
+            count_change(on).await?;
+            Ok(next)
+        }
+
+        async fn refuse(
+            on: &mut $connection,
+            refused: &RefusedHost<'_>,
+            now: Timestamp,
+        ) -> Result<Option<HostRefusal>, sqlx::Error> {
+            let (first, ceiling) = refused.rests();
+            let refuse = sqlx::query(include_str!("refuse_host.sql")).bind(refused.host.as_str()).bind(now.millis());
+            let refuse =
+                refuse.bind(first).bind(ceiling).bind(refused.failure.as_str()).bind(refused.status.map(i64::from));
+            let changed = refuse.bind(refused.is_known).execute(&mut *on).await?.rows_affected() > 0;
+            let look =
+                sqlx::query_as("SELECT host, since, until, tries, failure, status FROM host_refusals WHERE host = $1")
+                    .bind(refused.host.as_str());
+            let Some(refusal) = look.fetch_optional(&mut *on).await?.map(HostRefusal::read) else { return Ok(None) };
+            if changed {
+                let hold = sqlx::query(include_str!("refuse_host_hold.sql")).bind(refused.host.as_str());
+                hold.bind(refusal.until.millis()).bind(refused.feed.0).execute(&mut *on).await?;
+            }
+            if changed && refusal.tries == 1 {
+                tell(on, "host.refusing", refused.feed, now).await?;
+            }
+            Ok(Some(refusal))
+        }
+
+        /// Publishes a change of the feed's host, and counts it, so that every scheduler learns of it. Last in its transaction: it
+        /// takes the row of `store`.
+        async fn tell(
+            on: &mut $connection,
+            kind: &'static str,
+            feed: FeedId,
+            now: Timestamp,
+        ) -> Result<(), sqlx::Error> {
+            news::tell(on, &[News::of(kind, feed.0)], now).await?;
+            count_change(on).await
+        }
+
+        /// Last in its transaction, as every lock of the store's row.
+        pub(super) async fn count_change(on: &mut $connection) -> Result<(), sqlx::Error> {
+            sqlx::query("UPDATE store SET host_orders = host_orders + 1").execute(on).await?;
+            Ok(())
+        }
+    };
+}
+pub(crate) use host_orders;

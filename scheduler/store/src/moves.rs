@@ -87,3 +87,55 @@ pub(crate) const REMOVE_MERGED: &str = "WITH RECURSIVE merged (id) AS ( \
      SELECT id FROM feeds WHERE merged_into = $1 AND status = 'merged' \
      UNION SELECT feeds.id FROM feeds JOIN merged ON feeds.merged_into = merged.id WHERE feeds.status = 'merged') \
      UPDATE feeds SET status = 'removed', version = version + 1, merged_into = NULL WHERE id IN (SELECT id FROM merged)";
+
+/// Defines what carries a move out, over a connection of either database; the statements and the news are those beside the caller.
+macro_rules! carry_out {
+    ($connection:ty) => {
+        /// Gives the feed its new URL, or merges it into the feed that has it. `merge` marks feed $1 as merged into feed $2.
+        async fn carry_out(
+            on: &mut $connection,
+            id: FeedId,
+            to: &Move,
+            (known, merge): (Option<i64>, &'static str),
+            now: Timestamp,
+        ) -> Result<Moved, sqlx::Error> {
+            let mut survivors = Vec::new();
+            match known {
+                Some(survivor) => {
+                    survivors = news::known(on, &[survivor]).await?;
+                    let add = sqlx::query(include_str!("move_into.sql")).bind(id.0).bind(survivor).bind(now.millis());
+                    add.execute(&mut *on).await?;
+                    sqlx::query(merge).bind(id.0).bind(survivor).execute(&mut *on).await?;
+                    if !to.same {
+                        let sql = "INSERT INTO known_pages (feed_id, at) VALUES ($1, $2) \
+                                   ON CONFLICT (feed_id) DO UPDATE SET at = excluded.at";
+                        sqlx::query(sql).bind(id.0).bind(now.millis()).execute(&mut *on).await?;
+                    }
+                    // The readers of a feed that another caller added are among those of the survivor: the hub must not
+                    // release it.
+                    let sql = "DELETE FROM hub_feeds WHERE feed_id = $2 \
+                               AND NOT EXISTS (SELECT 1 FROM hub_feeds WHERE feed_id = $1)";
+                    sqlx::query(sql).bind(id.0).bind(survivor).execute(&mut *on).await?;
+                }
+                None => {
+                    let sql = if to.same { include_str!("move_same.sql") } else { include_str!("move_here.sql") };
+                    let here = sqlx::query(sql).bind(id.0).bind(to.url.as_str()).bind(to.host.as_str());
+                    let here = here.bind(to.category.as_str());
+                    let here = if to.same { here } else { here.bind(now.millis()).bind(added_terms(now)) };
+                    here.execute(&mut *on).await?;
+                }
+            }
+            if let Some(others) = to.packed_others() {
+                let keep = sqlx::query("UPDATE feeds SET also_announced = $2 WHERE id = $1").bind(id.0).bind(others);
+                keep.execute(&mut *on).await?;
+            }
+            news::tell_changes(on, vec![has_moved(id)], &survivors, now).await?;
+            Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
+        }
+
+        fn has_moved(id: FeedId) -> News {
+            News::of("feed.moved", id.0)
+        }
+    };
+}
+pub(crate) use carry_out;

@@ -222,6 +222,69 @@ macro_rules! push_columns {
 }
 pub(super) use push_columns;
 
+/// Defines changes of subscriptions, over a connection of either database. `$text` makes a text one that the database stores.
+macro_rules! push_changes {
+    ($connection:ty, $text:expr) => {
+        /// Stores what feeds announce; returns how many subscriptions that changes.
+        async fn want(on: &mut $connection, wishes: &[&PushWish], now: Timestamp) -> Result<u64, sqlx::Error> {
+            let (mut changed, mut hosts) = (0, BTreeSet::new());
+            for wish in wishes {
+                let wanted = wish.wanted.as_ref();
+                let leave = sqlx::query_scalar(sql::LEAVE_OTHER).bind(wish.feed.0);
+                let leave = leave.bind(wanted.map(|new| new.kind.as_str())).bind(wanted.map(|new| $text(&new.hub)));
+                let leave = leave.bind(wanted.map(|new| $text(&new.topic))).bind(now.millis());
+                let left: Vec<String> = leave.bind(i64::from(RELIABLE_AFTER)).fetch_all(&mut *on).await?;
+                changed += left.len() as u64;
+                hosts.extend(left);
+                let Some(new) = wanted else { continue };
+                let left: i64 = sqlx::query_scalar(sql::LEFT_OF_FEED).bind(wish.feed.0).fetch_one(&mut *on).await?;
+                if left > MOST_LEFT {
+                    continue;
+                }
+                let host = String::from($text(&hub_host(&new.hub)));
+                let add = sqlx::query(sql::ADD).bind(&new.id).bind(wish.feed.0).bind(new.kind.as_str());
+                let add = add.bind($text(&new.hub)).bind($text(&new.topic));
+                let add = add.bind(new.secret.as_ref().map(Sealed::as_bytes)).bind(now.millis()).bind(&host);
+                changed += add.execute(&mut *on).await?.rows_affected();
+                hosts.insert(host);
+            }
+            for host in &hosts {
+                sqlx::query(sql::HOST_DUE).bind(host).bind(now.millis()).execute(&mut *on).await?;
+            }
+            Ok(changed)
+        }
+
+        /// Frees a host until it is due again, or forgets it.
+        async fn free(on: &mut $connection, host: &str, not_before: Option<Timestamp>) -> Result<(), sqlx::Error> {
+            let renewal: Option<i64> = sqlx::query_scalar(sql::NEXT_RENEWAL).bind(host).fetch_one(&mut *on).await?;
+            let request: Option<i64> = sqlx::query_scalar(sql::NEXT_REQUEST).bind(host).fetch_one(&mut *on).await?;
+            let free = match host_due(renewal, request, not_before) {
+                Some(due) => sqlx::query(sql::FREE_HOST).bind(host).bind(due),
+                None => sqlx::query(sql::FORGET_HOST).bind(host),
+            };
+            free.execute(on).await?;
+            Ok(())
+        }
+
+        /// Stores a subscription; returns false if another revision is there.
+        async fn store(on: &mut $connection, changed: &PushSubscription) -> Result<bool, sqlx::Error> {
+            let host = String::from($text(&hub_host(&changed.hub)));
+            let store = sqlx::query(sql::STORE).bind(&changed.id).bind(changed.revision);
+            let store = store.bind(changed.secret.as_ref().map(Sealed::as_bytes)).bind(changed.state.as_str());
+            let store = store.bind(changed.asked_at.map(Timestamp::millis));
+            let store = store.bind(changed.lease_until.map(Timestamp::millis)).bind(changed.act_at.millis());
+            let store = store.bind(i64::from(changed.failures)).bind(changed.reason.as_deref().map($text));
+            let store = store.bind(&host).bind(i64::from(RELIABLE_AFTER));
+            let stored = store.execute(&mut *on).await?.rows_affected() > 0;
+            if stored {
+                sqlx::query(sql::HOST_DUE).bind(&host).bind(changed.act_at.millis()).execute(on).await?;
+            }
+            Ok(stored)
+        }
+    };
+}
+pub(super) use push_changes;
+
 impl TryFrom<PushRow> for PushSubscription {
     type Error = StoreError;
 

@@ -25,46 +25,19 @@ use crate::{
 pub use self::deliveries::{Deliveries, HubSubscriptions, Subscriptions};
 pub use self::pushes::{PushLosses, PushUpkeep, Pushes};
 
-/// Everything at once, for the code that wires a fleet together.
-pub trait Store:
-    Polls
-    + Feeds
-    + VersionedChanges
-    + Wakes
-    + Hosts
-    + Events
-    + Subscriptions
-    + HubSubscriptions
-    + Deliveries
-    + Pushes
-    + PushLosses
-    + PushUpkeep
-    + Requeues
-    + Audits
-    + Upkeep
-    + Seals
-{
+/// Declares the store as the sum of its seams.
+macro_rules! store {
+    ($($seam:ident)+) => {
+        /// Everything at once, for the code that wires a fleet together.
+        pub trait Store: $($seam +)+ {}
+
+        impl<Every: $($seam +)+> Store for Every {}
+    };
 }
 
-impl<
-    Every: Polls
-        + Feeds
-        + VersionedChanges
-        + Wakes
-        + Hosts
-        + Events
-        + Subscriptions
-        + HubSubscriptions
-        + Deliveries
-        + Pushes
-        + PushLosses
-        + PushUpkeep
-        + Requeues
-        + Audits
-        + Upkeep
-        + Seals,
-> Store for Every
-{
+store! {
+    Polls Feeds VersionedChanges Wakes Hosts Events Subscriptions HubSubscriptions Deliveries Pushes PushLosses PushUpkeep
+    Requeues Audits Upkeep Seals
 }
 
 /// What the loops of a poll read and write: jobs, states, verdicts, holds.

@@ -104,6 +104,58 @@ pub fn reaches(status: Status, penalised: bool, lift_penalties: bool) -> bool {
     }
 }
 
+/// Defines a step of a requeue, over a connection of either database; the statements are those beside the caller. `$lock` ends the one
+/// that finds feeds, and `$listed` makes their numbers a parameter of the others.
+macro_rules! requeue_step {
+    ($connection:ty, $lock:literal, $listed:expr) => {
+        /// Takes a step, if its time has come.
+        async fn step(
+            on: &mut $connection,
+            (id, row): (i64, Option<RequeueRow>),
+            now: Timestamp,
+        ) -> Result<RequeueStep, sqlx::Error> {
+            let Some((row, limits)) = row.and_then(|row| row.limits(now).map(|limits| (row, limits))) else {
+                return Ok(RequeueStep::default());
+            };
+            let (ids, woken) = wake(on, &Wanted::of(&row), limits, now).await?;
+            let result = row.after_step(limits, &ids);
+            let moved = "UPDATE requeues SET next_after = $2, spent_until = $3, woken = woken + $4, \
+                         state = CASE WHEN $5 THEN 'done' ELSE state END, ended = CASE WHEN $5 THEN $6 ELSE ended END \
+                         WHERE id = $1";
+            let moved = sqlx::query(moved).bind(id).bind(result.next_after).bind(result.spent_until);
+            let moved = moved.bind(i64::try_from(ids.len()).unwrap_or(i64::MAX)).bind(result.done).bind(now.millis());
+            moved.execute(on).await?;
+            Ok(RequeueStep { woken: readable(woken), again: result.again, done: result.done })
+        }
+
+        /// Wakes the feeds of a step; returns their numbers, in order, and their due times.
+        async fn wake(
+            on: &mut $connection,
+            wanted: &Wanted,
+            limits: StepLimits,
+            now: Timestamp,
+        ) -> Result<(Vec<i64>, Vec<PlaceColumns>), sqlx::Error> {
+            let mut find = Statement::default();
+            wanted.find(limits, &mut find);
+            find.push($lock);
+            let ids: Vec<(i64,)> = bound(find).fetch_all(&mut *on).await?;
+            let ids: Vec<i64> = ids.into_iter().map(|(id,)| id).collect();
+            if ids.is_empty() {
+                return Ok((ids, Vec::new()));
+            }
+            let list = $listed(&ids);
+            if wanted.lift_penalties {
+                let revive = sqlx::query(include_str!("requeue_revive.sql")).bind(&list).bind(now.millis());
+                revive.bind(added_terms(now)).execute(&mut *on).await?;
+            }
+            let wake = sqlx::query_as(include_str!("wake.sql")).bind(&list).bind(now.millis()).bind(now.millis());
+            let woken = wake.bind(false).fetch_all(on).await?;
+            Ok((ids, woken))
+        }
+    };
+}
+pub(super) use requeue_step;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,7 @@ use sqlx::{Connection, PgConnection};
 use super::connection::{in_transaction, on_connection};
 use super::urls::lock_urls;
 use super::{PostgresStore, column, list, moves, news, numbers};
-use crate::columns::{CHUNK, added_terms, bind_feed_change, interval_millis, pack_archive, pack_calm, pack_labels};
+use crate::columns::{CHUNK, added_terms, feed_changes, interval_millis, pack_archive, pack_calm, pack_labels};
 use crate::hub::hub_feeds;
 use crate::listing;
 use crate::moves::{MERGED_WITH, REMOVE_MERGED};
@@ -24,6 +24,8 @@ use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
     StoreError, Unmove, Unmoved, VersionedChanges, Wakes, history,
 };
+
+feed_changes!(PgConnection, concat!(include_str!("feed_change.sql"), " RETURNING ", feed_columns!()));
 
 #[async_trait]
 impl Feeds for PostgresStore {
@@ -206,29 +208,6 @@ async fn wake_rows(
     })
 }
 
-/// Changes a feed; returns its new row.
-async fn change_row(
-    on: &mut PgConnection,
-    id: FeedId,
-    change: &FeedChange,
-    now: Timestamp,
-) -> Result<Option<FeedRow>, StoreError> {
-    const ACTION: &str = "change a feed";
-    const CHANGE: &str = concat!(include_str!("feed_change.sql"), " RETURNING ", feed_columns!());
-    let row = bind_feed_change!(sqlx::query_as(CHANGE), id, change, now)
-        .fetch_optional(&mut *on)
-        .await
-        .map_err(StoreError::of_identity(ACTION))?;
-    if row.is_none() && change.expects.is_some() {
-        let exists = sqlx::query_scalar("SELECT count(*) FROM feeds WHERE id = $1").bind(id.0);
-        let exists: i64 = exists.fetch_one(on).await.map_err(StoreError::on(ACTION))?;
-        if exists > 0 {
-            return Err(StoreError::Outdated);
-        }
-    }
-    Ok(row)
-}
-
 /// Adds at most [`CHUNK`] feeds. The same URL twice is one feed.
 async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, sqlx::Error> {
     rename_logins(on, feeds).await?;
@@ -273,23 +252,6 @@ async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> 
     // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
     let answer = |id| Added { id: FeedId(id), new: inserted.remove(&id), revived: revived.remove(&id) };
     Ok(ids.into_iter().map(answer).collect())
-}
-
-/// A feed that is stored under an older key's name for its login gets the name of the key in force, so that it is found.
-async fn rename_logins(on: &mut PgConnection, feeds: &[NewFeed]) -> Result<(), sqlx::Error> {
-    for feed in feeds {
-        let Some(Credentials { id, older, sealed }) = &feed.credentials else { continue };
-        for older in older {
-            sqlx::query(include_str!("login_rename.sql"))
-                .bind(feed.url.as_str())
-                .bind(&older.0[..])
-                .bind(&id.0[..])
-                .bind(sealed.as_bytes())
-                .execute(&mut *on)
-                .await?;
-        }
-    }
-    Ok(())
 }
 
 /// Reactivates those of the found feeds that are not polled any more; returns which.

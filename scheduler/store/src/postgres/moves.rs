@@ -7,9 +7,11 @@ use sqlx::PgConnection;
 use super::news;
 use super::urls::lock_urls;
 use crate::columns::{added_terms, calm_without, pack_state};
-use crate::moves::MOST_MERGES;
+use crate::moves::{MOST_MERGES, carry_out};
 use crate::news::News;
 use crate::{Move, Moved, Unmove, Unmoved};
+
+carry_out!(PgConnection);
 
 pub(super) async fn move_on(
     on: &mut PgConnection,
@@ -29,37 +31,7 @@ pub(super) async fn move_on(
         return Ok(Moved::Stale);
     }
     let known = rows.iter().find(|(_, _, there, ..)| *there).map(|(id, ..)| *id);
-    let mut survivors = Vec::new();
-    match known {
-        Some(survivor) => {
-            survivors = news::known(on, &[survivor]).await?;
-            let add = sqlx::query(include_str!("move_into.sql")).bind(id.0).bind(survivor).bind(now.millis());
-            add.execute(&mut *on).await?;
-            sqlx::query(include_str!("move_merged.sql")).bind(id.0).bind(survivor).execute(&mut *on).await?;
-            if !to.same {
-                let sql = "INSERT INTO known_pages (feed_id, at) VALUES ($1, $2) ON CONFLICT (feed_id) DO UPDATE SET at = excluded.at";
-                sqlx::query(sql).bind(id.0).bind(now.millis()).execute(&mut *on).await?;
-            }
-            // The readers of a feed that another caller added are among those of the survivor: the hub must not release
-            // it.
-            let sql =
-                "DELETE FROM hub_feeds WHERE feed_id = $2 AND NOT EXISTS (SELECT 1 FROM hub_feeds WHERE feed_id = $1)";
-            sqlx::query(sql).bind(id.0).bind(survivor).execute(&mut *on).await?;
-        }
-        None => {
-            let sql = if to.same { include_str!("move_same.sql") } else { include_str!("move_here.sql") };
-            let here = sqlx::query(sql).bind(id.0).bind(to.url.as_str()).bind(to.host.as_str());
-            let here = here.bind(to.category.as_str());
-            let here = if to.same { here } else { here.bind(now.millis()).bind(added_terms(now)) };
-            here.execute(&mut *on).await?;
-        }
-    }
-    if let Some(others) = to.packed_others() {
-        let keep = sqlx::query("UPDATE feeds SET also_announced = $2 WHERE id = $1").bind(id.0).bind(others);
-        keep.execute(&mut *on).await?;
-    }
-    news::tell_changes(on, vec![has_moved(id)], &survivors, now).await?;
-    Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
+    carry_out(on, id, to, (known, include_str!("move_merged.sql")), now).await
 }
 
 /// Takes the readers of a feed that is to be erased out of the one that it was merged into.
@@ -116,8 +88,4 @@ pub(super) async fn move_back(
     here.bind(back.category.as_str()).bind(state).execute(&mut *on).await?;
     news::tell(on, &[has_moved(id)], now).await?;
     Ok(Unmoved::Back)
-}
-
-fn has_moved(id: FeedId) -> News {
-    News::of("feed.moved", id.0)
 }

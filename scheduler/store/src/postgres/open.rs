@@ -64,7 +64,7 @@ impl PostgresStore {
         namespace: &str,
     ) -> Result<Self, StoreError> {
         const ACTION: &str = "be opened";
-        let schema = format!("\"{}\"", namespace.replace('"', "\"\""));
+        let schema = identifier(namespace);
         // Ours among those of other processes; a name is cut after 63 bytes.
         let name = format!("feedfleet {:08x} {namespace}", rand::rng().random::<u32>());
         let name = name.get(..63).unwrap_or(&name).to_owned();

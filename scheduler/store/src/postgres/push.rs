@@ -7,12 +7,14 @@ use common::push::RELIABLE_AFTER;
 use common::secrets::Sealed;
 use common::time::Timestamp;
 use common::url::FeedId;
-use sqlx::Executor;
+use sqlx::{Executor, PgConnection};
 
 use super::connection::{in_transaction, on_connection};
 use super::upkeep::WHOLE_TABLES;
-use super::{PostgresStore, numbers, optional_text, text};
-use crate::push::{MOST_LEFT, PushRow, counted, host_due, hub_host, in_turn, push_columns, readable, sealed, sql};
+use super::{PostgresStore, numbers, text};
+use crate::push::{
+    MOST_LEFT, PushRow, counted, host_due, hub_host, in_turn, push_changes, push_columns, readable, sealed, sql,
+};
 use crate::{
     OwedPace, PushCount, PushHeard, PushLosses, PushSubscription, PushUpkeep, PushWish, Pushes, StoreError, Subscribed,
     Unpushed,
@@ -28,41 +30,15 @@ const TAKE_HOSTS: &str = "UPDATE push_hosts SET taken_until = $2 WHERE host IN (
     RETURNING host";
 /// Locks a host, so that what is written meanwhile is seen afterwards.
 const LOCK_HOST: &str = "SELECT due_at FROM push_hosts WHERE host = $1 FOR UPDATE";
-/// [`RELIABLE_AFTER`] as a parameter.
-const RELIABLE: i64 = RELIABLE_AFTER as i64;
+
+push_changes!(PgConnection, text);
 
 #[async_trait]
 impl Pushes for PostgresStore {
     async fn want_pushes(&self, wishes: &[PushWish], now: Timestamp) -> Result<u64, StoreError> {
         let mut in_order: Vec<&PushWish> = wishes.iter().collect();
         in_order.sort_by_key(|wish| wish.feed);
-        in_transaction!(self, "store what feeds announce", |tx| {
-            let (mut changed, mut hosts) = (0, BTreeSet::new());
-            for wish in &in_order {
-                let wanted = wish.wanted.as_ref();
-                let leave = sqlx::query_scalar(sql::LEAVE_OTHER).bind(wish.feed.0);
-                let leave = leave.bind(wanted.map(|new| new.kind.as_str())).bind(wanted.map(|new| text(&new.hub)));
-                let leave = leave.bind(wanted.map(|new| text(&new.topic))).bind(now.millis()).bind(RELIABLE);
-                let left: Vec<String> = leave.fetch_all(&mut *tx).await?;
-                changed += left.len() as u64;
-                hosts.extend(left);
-                let Some(new) = wanted else { continue };
-                let left: i64 = sqlx::query_scalar(sql::LEFT_OF_FEED).bind(wish.feed.0).fetch_one(&mut *tx).await?;
-                if left > MOST_LEFT {
-                    continue;
-                }
-                let host = text(&hub_host(&new.hub)).into_owned();
-                let add = sqlx::query(sql::ADD).bind(&new.id).bind(wish.feed.0).bind(new.kind.as_str());
-                let add = add.bind(text(&new.hub)).bind(text(&new.topic));
-                let add = add.bind(new.secret.as_ref().map(Sealed::as_bytes)).bind(now.millis()).bind(&host);
-                changed += add.execute(&mut *tx).await?.rows_affected();
-                hosts.insert(host);
-            }
-            for host in &hosts {
-                sqlx::query(sql::HOST_DUE).bind(host).bind(now.millis()).execute(&mut *tx).await?;
-            }
-            Ok(changed)
-        })
+        in_transaction!(self, "store what feeds announce", |tx| want(tx, &in_order, now).await)
     }
 
     async fn push(&self, id: &str) -> Result<Option<PushSubscription>, StoreError> {
@@ -96,31 +72,12 @@ impl Pushes for PostgresStore {
     async fn free_push_host(&self, host: &str, not_before: Option<Timestamp>) -> Result<(), StoreError> {
         in_transaction!(self, "free the host of a hub", |tx| {
             let _: Option<i64> = sqlx::query_scalar(LOCK_HOST).bind(host).fetch_optional(&mut *tx).await?;
-            let renewal: Option<i64> = sqlx::query_scalar(sql::NEXT_RENEWAL).bind(host).fetch_one(&mut *tx).await?;
-            let request: Option<i64> = sqlx::query_scalar(sql::NEXT_REQUEST).bind(host).fetch_one(&mut *tx).await?;
-            let free = match host_due(renewal, request, not_before) {
-                Some(due) => sqlx::query(sql::FREE_HOST).bind(host).bind(due),
-                None => sqlx::query(sql::FORGET_HOST).bind(host),
-            };
-            free.execute(&mut *tx).await?;
-            Ok(())
+            free(tx, host, not_before).await
         })
     }
 
     async fn store_push(&self, changed: &PushSubscription) -> Result<bool, StoreError> {
-        let host = text(&hub_host(&changed.hub)).into_owned();
-        in_transaction!(self, "store a push subscription", |tx| {
-            let store = sqlx::query(sql::STORE).bind(&changed.id).bind(changed.revision);
-            let store = store.bind(changed.secret.as_ref().map(Sealed::as_bytes)).bind(changed.state.as_str());
-            let store = store.bind(changed.asked_at.map(Timestamp::millis));
-            let store = store.bind(changed.lease_until.map(Timestamp::millis)).bind(changed.act_at.millis());
-            let store = store.bind(i64::from(changed.failures)).bind(optional_text(&changed.reason));
-            let stored = store.bind(&host).bind(RELIABLE).execute(&mut *tx).await?.rows_affected() > 0;
-            if stored {
-                sqlx::query(sql::HOST_DUE).bind(&host).bind(changed.act_at.millis()).execute(&mut *tx).await?;
-            }
-            Ok(stored)
-        })
+        in_transaction!(self, "store a push subscription", |tx| store(tx, changed).await)
     }
 
     async fn remove_push(&self, id: &str, revision: i64) -> Result<bool, StoreError> {

@@ -14,8 +14,10 @@ use crate::columns::added_terms;
 use crate::requeues::{KEPT, MOST_REQUEUES, RequeueRow, StepLimits, requeue_columns};
 use crate::row::{PlaceColumns, readable};
 use crate::statement::Statement;
-use crate::wanted::Wanted;
+use crate::wanted::{Wanted, requeue_step};
 use crate::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueStep, Requeues, StoreError};
+
+requeue_step!(PgConnection, " FOR NO KEY UPDATE", <[i64]>::to_vec);
 
 #[async_trait]
 impl Requeues for PostgresStore {
@@ -70,58 +72,15 @@ impl Requeues for PostgresStore {
     }
 
     async fn step_requeue(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError> {
-        in_transaction!(self, "continue a requeue", |tx| step_in(tx, id, now).await)
+        // Nothing, if another process is taking a step.
+        const LOCK: &str = concat!(
+            "SELECT ",
+            requeue_columns!(),
+            " FROM requeues WHERE id = $1 AND ended IS NULL FOR NO KEY UPDATE SKIP LOCKED"
+        );
+        in_transaction!(self, "continue a requeue", |tx| {
+            let row = sqlx::query_as(LOCK).bind(id).fetch_optional(&mut *tx).await?;
+            step(tx, (id, row), now).await
+        })
     }
-}
-
-/// Takes a step, unless another process is taking one.
-async fn step_in(on: &mut PgConnection, id: i64, now: Timestamp) -> Result<RequeueStep, sqlx::Error> {
-    const LOCK: &str = concat!(
-        "SELECT ",
-        requeue_columns!(),
-        " FROM requeues WHERE id = $1 AND ended IS NULL FOR NO KEY UPDATE SKIP LOCKED"
-    );
-    let row = sqlx::query_as::<_, RequeueRow>(LOCK).bind(id).fetch_optional(&mut *on).await?;
-    let Some((row, limits)) = row.and_then(|row| row.limits(now).map(|limits| (row, limits))) else {
-        return Ok(RequeueStep::default());
-    };
-    let (ids, woken) = wake(on, &Wanted::of(&row), limits, now).await?;
-    let result = row.after_step(limits, &ids);
-    let moved = "UPDATE requeues SET next_after = $2, spent_until = $3, woken = woken + $4, \
-                 state = CASE WHEN $5 THEN 'done' ELSE state END, ended = CASE WHEN $5 THEN $6 ELSE ended END WHERE id = $1";
-    sqlx::query(moved)
-        .bind(id)
-        .bind(result.next_after)
-        .bind(result.spent_until)
-        .bind(i64::try_from(ids.len()).unwrap_or(i64::MAX))
-        .bind(result.done)
-        .bind(now.millis())
-        .execute(on)
-        .await?;
-    Ok(RequeueStep { woken: readable(woken), again: result.again, done: result.done })
-}
-
-/// Wakes the feeds of a step; returns their numbers, in order, and their due times.
-async fn wake(
-    on: &mut PgConnection,
-    wanted: &Wanted,
-    limits: StepLimits,
-    now: Timestamp,
-) -> Result<(Vec<i64>, Vec<PlaceColumns>), sqlx::Error> {
-    let mut find = Statement::default();
-    wanted.find(limits, &mut find);
-    find.push(" FOR NO KEY UPDATE");
-    let ids: Vec<(i64,)> = bound(find).fetch_all(&mut *on).await?;
-    let ids: Vec<i64> = ids.into_iter().map(|(id,)| id).collect();
-    if ids.is_empty() {
-        return Ok((ids, Vec::new()));
-    }
-    if wanted.lift_penalties {
-        let revive = sqlx::query(include_str!("requeue_revive.sql")).bind(&ids).bind(now.millis());
-        revive.bind(added_terms(now)).execute(&mut *on).await?;
-    }
-    let wake = sqlx::query_as(include_str!("wake.sql")).bind(&ids).bind(now.millis()).bind(now.millis());
-    let wake = wake.bind(false);
-    let woken = wake.fetch_all(on).await?;
-    Ok((ids, woken))
 }

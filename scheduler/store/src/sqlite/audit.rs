@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use common::time::Timestamp;
 
-use super::SqliteStore;
 use super::list::bound;
+use super::{SqliteStore, in_transaction};
 use crate::audit::{AuditRow, PRUNED, trimmed_before};
 use crate::{AuditLine, AuditQuery, Audited, Audits, StoreError};
 
@@ -17,25 +17,22 @@ const PRUNE: &str = "DELETE FROM audit WHERE at < ?1 AND id <= \
 #[async_trait]
 impl Audits for SqliteStore {
     async fn write_audit(&self, added: &[Audited], ended: &[(i64, Audited)]) -> Result<Vec<i64>, StoreError> {
-        const ACTION: &str = "write the audit";
-        let mut tx = self.write(ACTION).await?;
-        let mut ids = Vec::with_capacity(added.len());
-        for change in added {
-            let add = sqlx::query_scalar(ADD).bind(change.at.millis()).bind(&change.who).bind(&change.from);
-            let add = add.bind(&change.action).bind(&change.on).bind(change.outcome.as_str());
-            let add = add.bind(change.status).bind(change.millis());
-            ids.push(add.fetch_one(&mut *tx).await.map_err(StoreError::on(ACTION))?);
-        }
-        for (id, change) in ended {
-            let end = sqlx::query(END).bind(id).bind(&change.who).bind(&change.on).bind(change.outcome.as_str());
-            let end = end.bind(change.status).bind(change.millis());
-            end.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        }
-        if let Some(before) = trimmed_before(&ids) {
-            sqlx::query(TRIM).bind(before).execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        }
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        Ok(ids)
+        in_transaction!(self, "write the audit", |tx| {
+            let mut ids = Vec::with_capacity(added.len());
+            for change in added {
+                let add = sqlx::query_scalar(ADD).bind(change.at.millis()).bind(&change.who).bind(&change.from);
+                let add = add.bind(&change.action).bind(&change.on).bind(change.outcome.as_str());
+                ids.push(add.bind(change.status).bind(change.millis()).fetch_one(&mut *tx).await?);
+            }
+            for (id, change) in ended {
+                let end = sqlx::query(END).bind(id).bind(&change.who).bind(&change.on).bind(change.outcome.as_str());
+                end.bind(change.status).bind(change.millis()).execute(&mut *tx).await?;
+            }
+            if let Some(before) = trimmed_before(&ids) {
+                sqlx::query(TRIM).bind(before).execute(&mut *tx).await?;
+            }
+            Ok(ids)
+        })
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditLine>, StoreError> {
@@ -44,11 +41,8 @@ impl Audits for SqliteStore {
     }
 
     async fn count_audit(&self) -> Result<u64, StoreError> {
-        let count: i64 = sqlx::query_scalar(AuditQuery::COUNT)
-            .fetch_one(&self.readers)
-            .await
-            .map_err(StoreError::on("count the audit"))?;
-        Ok(u64::try_from(count).unwrap_or(0))
+        let count = sqlx::query_scalar::<_, i64>(AuditQuery::COUNT).fetch_one(&self.readers).await;
+        Ok(u64::try_from(count.map_err(StoreError::on("count the audit"))?).unwrap_or(0))
     }
 
     async fn prune_audit(&self, before: Timestamp) -> Result<u64, StoreError> {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use common::time::Timestamp;
 use sqlx::{Row, SqliteConnection};
 
-use super::SqliteStore;
+use super::{SqliteStore, in_snapshot};
 use crate::columns::entry_identity_of;
 use crate::filter::{Chosen, Line, Since};
 use crate::row::{EntryRow, readable};
@@ -112,8 +112,6 @@ pub(super) const LINES: [&str; 9] = [
 #[async_trait]
 impl Events for SqliteStore {
     async fn find_entries(&self, query: &EventQuery) -> Result<EventPage<StoredEntry>, StoreError> {
-        // One snapshot: retention must not take something between the rows and the answer to what is kept.
-        let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
         let sql = match (query.filter.feed, query.newest) {
             (None, false) => entry_lines!("", ""),
             (None, true) => entry_lines!("", " DESC"),
@@ -121,33 +119,37 @@ impl Events for SqliteStore {
             (Some(_), true) => entry_lines!(" AND feed_id = ?4", " DESC"),
         };
         let feed = query.filter.feed.map(|feed| feed.0);
-        let bounds = bounds(&mut tx, "entries_gone").await?;
-        let mut page = EventPage::default();
-        for scanned in query.scans(feed.is_some()) {
-            let chosen = choose(&mut tx, query, (sql, feed, scanned), &ENTRY_TIMES).await?;
-            let entries = whole(&mut tx, &chosen).await?;
-            page = query.entries(chosen, entries, bounds.clone());
-            if query.suffices(&page) {
-                break;
+        // One snapshot: retention must not take something between the rows and the answer to what is kept.
+        in_snapshot!(self, ACTION, |tx| {
+            let bounds = bounds(tx, "entries_gone").await?;
+            let mut page = EventPage::default();
+            for scanned in query.scans(feed.is_some()) {
+                let chosen = choose(tx, query, (sql, feed, scanned), &ENTRY_TIMES).await?;
+                let entries = whole(tx, &chosen).await?;
+                page = query.entries(chosen, entries, bounds.clone());
+                if query.suffices(&page) {
+                    break;
+                }
             }
-        }
-        Ok(page)
+            Ok(page)
+        })
     }
 
     async fn find_events(&self, query: &EventQuery) -> Result<EventPage<Event>, StoreError> {
-        let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
         let sql = if query.newest { event_lines!(" DESC") } else { event_lines!("") };
-        let bounds = bounds(&mut tx, "events_gone").await?;
-        let mut page = EventPage::default();
-        for scanned in query.scans(false) {
-            let chosen = choose(&mut tx, query, (sql, None, scanned), &EVENT_TIMES).await?;
-            let entries = whole(&mut tx, &chosen).await?;
-            page = query.events(chosen, entries, bounds.clone());
-            if query.suffices(&page) {
-                break;
+        in_snapshot!(self, ACTION, |tx| {
+            let bounds = bounds(tx, "events_gone").await?;
+            let mut page = EventPage::default();
+            for scanned in query.scans(false) {
+                let chosen = choose(tx, query, (sql, None, scanned), &EVENT_TIMES).await?;
+                let entries = whole(tx, &chosen).await?;
+                page = query.events(chosen, entries, bounds.clone());
+                if query.suffices(&page) {
+                    break;
+                }
             }
-        }
-        Ok(page)
+            Ok(page)
+        })
     }
 
     async fn entry(&self, which: &EntryRef) -> Result<Option<StoredEntry>, StoreError> {
@@ -166,21 +168,19 @@ impl Events for SqliteStore {
             }
         };
         let Some(seq) = seq else { return Ok(None) };
-        let row: Option<EntryRow> = sqlx::query_as(whole_entries!("WHERE entries.seq = ?1"))
-            .bind(seq)
-            .fetch_optional(&self.readers)
-            .await
-            .map_err(StoreError::on(ACTION))?;
+        let row = sqlx::query_as::<_, EntryRow>(whole_entries!("WHERE entries.seq = ?1")).bind(seq);
+        let row = row.fetch_optional(&self.readers).await.map_err(StoreError::on(ACTION))?;
         row.map(StoredEntry::try_from).transpose()
     }
 
     /// Walks back from a place near it: over what was stored within a few minutes, and not over the whole day since a midnight.
     async fn last_entry_before(&self, at: Timestamp) -> Result<i64, StoreError> {
-        let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
-        let behind = found(&mut tx, &ENTRY_TIMES, Since::behind(at)).await?;
-        let last = sqlx::query_scalar(LAST_ENTRY).bind(behind).bind(at.millis());
-        let seq: Option<i64> = last.fetch_optional(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        Ok(seq.unwrap_or(0))
+        in_snapshot!(self, ACTION, |tx| {
+            let behind = found(tx, &ENTRY_TIMES, Since::behind(at)).await?;
+            let last = sqlx::query_scalar(LAST_ENTRY).bind(behind).bind(at.millis());
+            let seq: Option<i64> = last.fetch_optional(tx).await?;
+            Ok(seq.unwrap_or(0))
+        })
     }
 
     /// From SQLite's own counter, which pruning does not turn back.
@@ -204,7 +204,7 @@ async fn choose(
     query: &EventQuery,
     (sql, feed, scanned): (&'static str, Option<i64>, u32),
     times: &Times,
-) -> Result<Chosen, StoreError> {
+) -> Result<Chosen, sqlx::Error> {
     let since = match query.filter.since {
         None => 0,
         Some(since) => first_since(on, query, times, since).await?,
@@ -212,9 +212,8 @@ async fn choose(
     let (low, high) = query.bounds(since);
     let lines = sqlx::query(sql).bind(low).bind(high).bind(scanned);
     let lines = if let Some(feed) = feed { lines.bind(feed) } else { lines };
-    let rows = lines.fetch_all(on).await.map_err(StoreError::on(ACTION))?;
-    let lines = rows.iter().map(Line::read).collect::<Result<Vec<_>, _>>().map_err(StoreError::on(ACTION))?;
-    Ok(query.choose(lines, scanned))
+    let rows = lines.fetch_all(on).await?;
+    Ok(query.choose(rows.iter().map(Line::read).collect::<Result<Vec<_>, _>>()?, scanned))
 }
 
 /// Returns the first number that the page may have at which something was stored at `since` or later, or one behind all of them.
@@ -223,40 +222,33 @@ async fn first_since(
     query: &EventQuery,
     times: &Times,
     since: Timestamp,
-) -> Result<i64, StoreError> {
+) -> Result<i64, sqlx::Error> {
     let near = query.looks_from(found(on, times, Since::before(since)).await?);
     let first = sqlx::query_scalar(times.since).bind(near).bind(since.millis());
-    let first: Option<i64> = first.fetch_optional(on).await.map_err(StoreError::on(ACTION))?;
+    let first: Option<i64> = first.fetch_optional(on).await?;
     Ok(first.unwrap_or(i64::MAX))
 }
 
 /// Returns the number that a search finds.
-async fn found(on: &mut SqliteConnection, times: &Times, search: Since) -> Result<i64, StoreError> {
-    let row = sqlx::query_as(times.numbers).fetch_one(&mut *on).await.map_err(StoreError::on(ACTION))?;
-    let (first, last): (Option<i64>, Option<i64>) = row;
+async fn found(on: &mut SqliteConnection, times: &Times, search: Since) -> Result<i64, sqlx::Error> {
+    let (first, last): (Option<i64>, Option<i64>) = sqlx::query_as(times.numbers).fetch_one(&mut *on).await?;
     let mut search = search.among(first, last);
     while let Some(probe) = search.probe() {
-        let line = sqlx::query_as(times.from).bind(probe).fetch_optional(&mut *on).await;
-        search.note(probe, line.map_err(StoreError::on(ACTION))?);
+        search.note(probe, sqlx::query_as(times.from).bind(probe).fetch_optional(&mut *on).await?);
     }
     Ok(search.found())
 }
 
 /// Returns the entries of a page.
-async fn whole(on: &mut SqliteConnection, chosen: &Chosen) -> Result<Vec<StoredEntry>, StoreError> {
+async fn whole(on: &mut SqliteConnection, chosen: &Chosen) -> Result<Vec<StoredEntry>, sqlx::Error> {
     let sql = whole_entries!("WHERE entries.seq IN (SELECT value FROM json_each(?1))");
-    let rows: Vec<EntryRow> = sqlx::query_as(sql)
-        .bind(serde_json::json!(chosen.entries()).to_string())
-        .fetch_all(on)
-        .await
-        .map_err(StoreError::on(ACTION))?;
-    Ok(readable(rows))
+    let rows = sqlx::query_as::<_, EntryRow>(sql).bind(serde_json::json!(chosen.entries()).to_string());
+    Ok(readable(rows.fetch_all(on).await?))
 }
 
 /// Returns the epoch, and the oldest number that may still be there: everything above it is, unless an erased feed took
 /// it along.
-async fn bounds(on: &mut SqliteConnection, column: &'static str) -> Result<(String, i64), StoreError> {
-    let row = sqlx::query("SELECT * FROM store").fetch_one(on).await.map_err(StoreError::on(ACTION))?;
-    let read = || Ok((row.try_get("epoch")?, row.try_get::<i64, _>(column)? + 1));
-    read().map_err(StoreError::on(ACTION))
+async fn bounds(on: &mut SqliteConnection, column: &'static str) -> Result<(String, i64), sqlx::Error> {
+    let row = sqlx::query("SELECT * FROM store").fetch_one(on).await?;
+    Ok((row.try_get("epoch")?, row.try_get::<i64, _>(column)? + 1))
 }

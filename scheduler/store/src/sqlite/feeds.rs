@@ -9,12 +9,12 @@ use common::secrets::Credentials;
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use sqlx::sqlite::SqliteRow;
-use sqlx::{FromRow, Row, Sqlite, SqliteConnection, Transaction};
+use sqlx::{FromRow, Row, SqliteConnection};
 
 use super::batch::{Batch, id_list};
 use super::list::View;
-use super::{SqliteStore, moves, news};
-use crate::columns::{CHUNK, added_terms, bind_feed_change, interval_millis, pack_archive, pack_calm, pack_labels};
+use super::{SqliteStore, in_transaction, moves, news};
+use crate::columns::{CHUNK, added_terms, feed_changes, interval_millis, pack_archive, pack_calm, pack_labels};
 use crate::hub::hub_feeds;
 use crate::moves::{MERGED_WITH, REMOVE_MERGED};
 use crate::news::{News, ids_of_new};
@@ -24,19 +24,20 @@ use crate::{
     StoreError, Unmove, Unmoved, VersionedChanges, Wakes, history, listing,
 };
 
+feed_changes!(SqliteConnection, include_str!("feed_change.sql"));
+
 #[async_trait]
 impl Feeds for SqliteStore {
     async fn add_feeds(&self, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, StoreError> {
-        let failed = "add feeds";
-        let mut tx = self.write(failed).await?;
-        let mut added = Vec::with_capacity(feeds.len());
-        for chunk in feeds.chunks(CHUNK) {
-            let chunk = add_chunk(&mut tx, chunk, now).await.map_err(StoreError::on(failed))?;
-            news::tell(&mut tx, &News::added(ids_of_new(&chunk)), now).await.map_err(StoreError::on(failed))?;
-            added.extend(chunk);
-        }
-        tx.commit().await.map_err(StoreError::on(failed))?;
-        Ok(added)
+        in_transaction!(self, "add feeds", |tx| {
+            let mut added = Vec::with_capacity(feeds.len());
+            for chunk in feeds.chunks(CHUNK) {
+                let chunk = add_chunk(tx, chunk, now).await?;
+                news::tell(tx, &News::added(ids_of_new(&chunk)), now).await?;
+                added.extend(chunk);
+            }
+            Ok(added)
+        })
     }
 
     async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, StoreError> {
@@ -93,41 +94,23 @@ impl Feeds for SqliteStore {
 
     /// Its events stay until retention takes them; of it they hold its number, and the last one what it was.
     async fn erase_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError> {
-        let failed = "erase a feed";
-        let mut tx = self.write(failed).await?;
-        let erased = erase_from(&mut tx, id, now).await.map_err(StoreError::on(failed))?;
-        tx.commit().await.map_err(StoreError::on(failed))?;
-        Ok(erased)
+        in_transaction!(self, "erase a feed", |tx| erase_from(tx, id, now).await)
     }
 
     async fn erase_pages(&self, before: Timestamp, now: Timestamp) -> Result<u64, StoreError> {
-        const ACTION: &str = "erase pages whose feed is known";
-        let mut tx = self.write(ACTION).await?;
-        let looked = erase_pages(&mut tx, before, now).await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        Ok(looked)
+        in_transaction!(self, "erase pages whose feed is known", |tx| erase_pages(tx, before, now).await)
     }
 
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError> {
         let sql = "UPDATE feeds SET etag = NULL, last_modified = NULL, validators_url = NULL, content_hash = NULL WHERE id = ?1";
-        let done = sqlx::query(sql)
-            .bind(id.0)
-            .execute(&self.writer)
-            .await
-            .map_err(StoreError::on("forget a feed's validators"))?;
-        Ok(done.rows_affected() > 0)
+        let done = sqlx::query(sql).bind(id.0).execute(&self.writer).await;
+        Ok(done.map_err(StoreError::on("forget a feed's validators"))?.rows_affected() > 0)
     }
 
     async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
-        let failed = "read a feed's history";
-        let row = sqlx::query("SELECT history FROM feeds WHERE id = ?1")
-            .bind(id.0)
-            .fetch_optional(&self.readers)
-            .await
-            .map_err(StoreError::on(failed))?;
-        let Some(row) = row else { return Ok(None) };
-        let ring: Vec<u8> = row.try_get(0).map_err(StoreError::on(failed))?;
-        Ok(Some(history::read(&ring)))
+        let ring = sqlx::query_scalar::<_, Vec<u8>>("SELECT history FROM feeds WHERE id = ?1").bind(id.0);
+        let ring = ring.fetch_optional(&self.readers).await.map_err(StoreError::on("read a feed's history"))?;
+        Ok(ring.map(|ring| history::read(&ring)))
     }
 }
 
@@ -140,23 +123,13 @@ impl VersionedChanges for SqliteStore {
         archive: &ArchiveRead,
         now: Timestamp,
     ) -> Result<Option<Placement>, StoreError> {
-        let begun: Option<PlaceColumns> = sqlx::query_as(include_str!("begin_archive.sql"))
-            .bind(id.0)
-            .bind(version.0)
-            .bind(pack_archive(archive))
-            .bind(now.millis())
-            .fetch_optional(&self.writer)
-            .await
-            .map_err(StoreError::on("begin to read an archive"))?;
-        begun.map(Placement::try_from).transpose()
+        let begun = sqlx::query_as::<_, PlaceColumns>(include_str!("begin_archive.sql")).bind(id.0).bind(version.0);
+        let begun = begun.bind(pack_archive(archive)).bind(now.millis()).fetch_optional(&self.writer).await;
+        begun.map_err(StoreError::on("begin to read an archive"))?.map(Placement::try_from).transpose()
     }
 
     async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError> {
-        const ACTION: &str = "move a feed";
-        let mut tx = self.write(ACTION).await?;
-        let moved = moves::move_on(&mut tx, id, version, to, now).await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        Ok(moved)
+        in_transaction!(self, "move a feed", |tx| moves::move_on(tx, id, version, to, now).await)
     }
 
     async fn unmove_feed(
@@ -166,11 +139,7 @@ impl VersionedChanges for SqliteStore {
         back: &Unmove,
         now: Timestamp,
     ) -> Result<Unmoved, StoreError> {
-        const ACTION: &str = "take back a feed's move";
-        let mut tx = self.write(ACTION).await?;
-        let unmoved = moves::move_back(&mut tx, id, version, back, now).await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        Ok(unmoved)
+        in_transaction!(self, "take back a feed's move", |tx| moves::move_back(tx, id, version, back, now).await)
     }
 }
 
@@ -209,40 +178,11 @@ async fn wake_rows(
     now: Timestamp,
     retired_too: bool,
 ) -> Result<Vec<Placement>, StoreError> {
-    let failed = "wake feeds";
-    let mut tx = store.write(failed).await?;
-    let rows: Vec<PlaceColumns> = sqlx::query_as(include_str!("wake.sql"))
-        .bind(id_list(ids.iter().copied()))
-        .bind(at.millis())
-        .bind(now.millis())
-        .bind(retired_too)
-        .fetch_all(&mut *tx)
-        .await
-        .map_err(StoreError::on(failed))?;
-    tx.commit().await.map_err(StoreError::on(failed))?;
-    Ok(readable(rows))
-}
-
-/// Changes a feed within a transaction; returns its new row.
-async fn change_row(
-    tx: &mut Transaction<'_, Sqlite>,
-    id: FeedId,
-    change: &FeedChange,
-    now: Timestamp,
-) -> Result<Option<FeedRow>, StoreError> {
-    const ACTION: &str = "change a feed";
-    let row = bind_feed_change!(sqlx::query_as(include_str!("feed_change.sql")), id, change, now)
-        .fetch_optional(&mut **tx)
-        .await
-        .map_err(StoreError::of_identity(ACTION))?;
-    if row.is_none() && change.expects.is_some() {
-        let exists = sqlx::query_scalar("SELECT count(*) FROM feeds WHERE id = ?1").bind(id.0);
-        let exists: i64 = exists.fetch_one(&mut **tx).await.map_err(StoreError::on(ACTION))?;
-        if exists > 0 {
-            return Err(StoreError::Outdated);
-        }
-    }
-    Ok(row)
+    in_transaction!(store, "wake feeds", |tx| {
+        let query = sqlx::query_as::<_, PlaceColumns>(include_str!("wake.sql")).bind(id_list(ids.iter().copied()));
+        let query = query.bind(at.millis()).bind(now.millis()).bind(retired_too);
+        Ok(readable(query.fetch_all(tx).await?))
+    })
 }
 
 /// Pages that are erased in a call.
@@ -276,49 +216,28 @@ pub(super) async fn erase_from(on: &mut SqliteConnection, id: FeedId, now: Times
 }
 
 /// Adds at most [`CHUNK`] feeds. The same URL twice is one feed.
-async fn add_chunk(
-    tx: &mut Transaction<'_, Sqlite>,
-    feeds: &[NewFeed],
-    now: Timestamp,
-) -> Result<Vec<Added>, sqlx::Error> {
-    rename_logins(tx, feeds).await?;
+async fn add_chunk(on: &mut SqliteConnection, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, sqlx::Error> {
+    rename_logins(on, feeds).await?;
     let rows = new_rows(feeds);
     let revive = rows.clone().query(include_str!("feeds_revive.sql"));
-    let mut revived: HashSet<i64> = ids(&revive.fetch_all(&mut **tx).await?)?;
+    let mut revived: HashSet<i64> = ids(&revive.fetch_all(&mut *on).await?)?;
     let insert = rows.clone().query(include_str!("feeds_insert.sql")).bind(now.millis());
-    let mut inserted: HashSet<i64> = ids(&insert.fetch_all(&mut **tx).await?)?;
+    let mut inserted: HashSet<i64> = ids(&insert.fetch_all(&mut *on).await?)?;
     let find = rows.query(include_str!("feeds_find.sql"));
-    let found: Vec<i64> = ids(&find.fetch_all(&mut **tx).await?)?;
+    let found: Vec<i64> = ids(&find.fetch_all(&mut *on).await?)?;
     let of_hub = hub_feeds(feeds, &found, &inserted);
     if !of_hub.added.is_empty() {
         let sql = "INSERT INTO hub_feeds (feed_id, added) SELECT value, ?2 FROM json_each(?1) WHERE true ON CONFLICT DO NOTHING";
         let add = sqlx::query(sql).bind(serde_json::json!(of_hub.added).to_string()).bind(now.millis());
-        add.execute(&mut **tx).await?;
+        add.execute(&mut *on).await?;
     }
     if !of_hub.kept.is_empty() {
         let sql = "DELETE FROM hub_feeds WHERE feed_id IN (SELECT value FROM json_each(?1))";
-        sqlx::query(sql).bind(serde_json::json!(of_hub.kept).to_string()).execute(&mut **tx).await?;
+        sqlx::query(sql).bind(serde_json::json!(of_hub.kept).to_string()).execute(&mut *on).await?;
     }
     // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
     let answer = |id| Added { id: FeedId(id), new: inserted.remove(&id), revived: revived.remove(&id) };
     Ok(found.into_iter().map(answer).collect())
-}
-
-/// A feed that is stored under an older key's name for its login gets the name of the key in force, so that it is found.
-async fn rename_logins(tx: &mut Transaction<'_, Sqlite>, feeds: &[NewFeed]) -> Result<(), sqlx::Error> {
-    for feed in feeds {
-        let Some(Credentials { id, older, sealed }) = &feed.credentials else { continue };
-        for older in older {
-            sqlx::query(include_str!("login_rename.sql"))
-                .bind(feed.url.as_str())
-                .bind(&older.0[..])
-                .bind(&id.0[..])
-                .bind(sealed.as_bytes())
-                .execute(&mut **tx)
-                .await?;
-        }
-    }
-    Ok(())
 }
 
 fn new_rows(feeds: &[NewFeed]) -> Batch {

@@ -31,6 +31,37 @@ use super::StoreError;
 
 pub use backup::{Backup, BackupError};
 
+/// Runs a call that reads from one snapshot: `work` is a block over the connection `tx`.
+macro_rules! in_snapshot {
+    ($store:expr, $action:expr, |$tx:ident| $work:expr) => {{
+        let done: Result<_, sqlx::Error> = async {
+            let mut transaction = $store.readers.begin().await?;
+            let $tx = &mut *transaction;
+            $work
+        }
+        .await;
+        done.map_err($crate::StoreError::on($action))
+    }};
+}
+
+/// Runs a call whose work is one transaction that may write: `work` is a block over the connection `tx`. A macro for the
+/// same reason as PostgreSQL's.
+macro_rules! in_transaction {
+    ($store:expr, $action:expr, |$tx:ident| $work:expr) => {
+        async {
+            let mut transaction = $store.write($action).await?;
+            let $tx = &mut *transaction;
+            let done: Result<_, sqlx::Error> = async { $work }.await;
+            let done = done.map_err($crate::StoreError::on($action))?;
+            transaction.commit().await.map_err($crate::StoreError::on($action))?;
+            Ok::<_, $crate::StoreError>(done)
+        }
+        .await
+    };
+}
+
+use {in_snapshot, in_transaction};
+
 /// A store in one SQLite database. See [`SqliteStore::open`].
 #[derive(Debug)]
 pub struct SqliteStore {

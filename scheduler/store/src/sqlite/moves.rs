@@ -6,9 +6,15 @@ use sqlx::SqliteConnection;
 
 use super::news;
 use crate::columns::{added_terms, calm_without, pack_state};
-use crate::moves::MOST_MERGES;
+use crate::moves::{MOST_MERGES, carry_out};
 use crate::news::News;
 use crate::{Move, Moved, Unmove, Unmoved};
+
+/// Feed $1 became feed $2.
+const MERGE: &str = "UPDATE feeds SET status = 'merged', version = version + 1, next_due = NULL, wake_at = NULL, failure = NULL, \
+    penalty = NULL, last_error = NULL, terms = x'', merged_into = $2 WHERE id = $1";
+
+carry_out!(SqliteConnection);
 
 pub(super) async fn move_on(
     on: &mut SqliteConnection,
@@ -17,60 +23,21 @@ pub(super) async fn move_on(
     to: &Move,
     now: Timestamp,
 ) -> Result<Moved, sqlx::Error> {
-    let before: Option<(Vec<u8>, String)> =
-        sqlx::query_as("SELECT credentials, url FROM feeds WHERE id = ?1 AND version = ?2 AND status = 'active'")
-            .bind(id.0)
-            .bind(version.0)
-            .fetch_optional(&mut *on)
-            .await?;
+    let look = "SELECT credentials, url FROM feeds WHERE id = ?1 AND version = ?2 AND status = 'active'";
+    let look = sqlx::query_as(look).bind(id.0).bind(version.0);
+    let before: Option<(Vec<u8>, String)> = look.fetch_optional(&mut *on).await?;
     let Some((credentials, url)) = before else { return Ok(Moved::Stale) };
     if !to.is_allowed(&url, &credentials) {
         return Ok(Moved::Stale);
     }
-    let known: Option<(i64, bool)> = sqlx::query_as(include_str!("move_target.sql"))
-        .bind(to.url.as_str())
-        .bind(credentials)
-        .bind(MOST_MERGES)
-        .fetch_optional(&mut *on)
-        .await?;
+    let target = sqlx::query_as(include_str!("move_target.sql")).bind(to.url.as_str()).bind(credentials);
+    let known: Option<(i64, bool)> = target.bind(MOST_MERGES).fetch_optional(&mut *on).await?;
     // It is merged after too many merges, or where the next one has another login.
     if known.is_some_and(|(there, is_merged)| there == id.0 || is_merged) {
         return Ok(Moved::Stale);
     }
     let known = known.map(|(there, _)| there);
-    let mut survivors = Vec::new();
-    match known {
-        Some(survivor) => {
-            survivors = news::known(on, &[survivor]).await?;
-            let add = sqlx::query(include_str!("move_into.sql")).bind(id.0).bind(survivor).bind(now.millis());
-            add.execute(&mut *on).await?;
-            let sql = "UPDATE feeds SET status = 'merged', version = version + 1, next_due = NULL, wake_at = NULL, \
-                       failure = NULL, penalty = NULL, last_error = NULL, terms = x'', merged_into = ?2 WHERE id = ?1";
-            sqlx::query(sql).bind(id.0).bind(survivor).execute(&mut *on).await?;
-            if !to.same {
-                let sql = "INSERT INTO known_pages (feed_id, at) VALUES (?1, ?2) ON CONFLICT (feed_id) DO UPDATE SET at = excluded.at";
-                sqlx::query(sql).bind(id.0).bind(now.millis()).execute(&mut *on).await?;
-            }
-            // The readers of a feed that another caller added are among those of the survivor: the hub must not release
-            // it.
-            let sql =
-                "DELETE FROM hub_feeds WHERE feed_id = ?2 AND NOT EXISTS (SELECT 1 FROM hub_feeds WHERE feed_id = ?1)";
-            sqlx::query(sql).bind(id.0).bind(survivor).execute(&mut *on).await?;
-        }
-        None => {
-            let sql = if to.same { include_str!("move_same.sql") } else { include_str!("move_here.sql") };
-            let here = sqlx::query(sql).bind(id.0).bind(to.url.as_str()).bind(to.host.as_str());
-            let here = here.bind(to.category.as_str());
-            let here = if to.same { here } else { here.bind(now.millis()).bind(added_terms(now)) };
-            here.execute(&mut *on).await?;
-        }
-    }
-    if let Some(others) = to.packed_others() {
-        let keep = sqlx::query("UPDATE feeds SET also_announced = ?2 WHERE id = ?1").bind(id.0).bind(others);
-        keep.execute(&mut *on).await?;
-    }
-    news::tell_changes(on, vec![has_moved(id)], &survivors, now).await?;
-    Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
+    carry_out(on, id, to, (known, MERGE), now).await
 }
 
 pub(super) async fn move_back(
@@ -138,8 +105,4 @@ async fn part(
     let apart = sqlx::query(include_str!("unmove_apart.sql")).bind(id.0).bind(now.millis()).bind(added_terms(now));
     apart.bind(state).execute(on).await?;
     Ok(())
-}
-
-fn has_moved(id: FeedId) -> News {
-    News::of("feed.moved", id.0)
 }

@@ -7,10 +7,13 @@ use common::push::RELIABLE_AFTER;
 use common::secrets::Sealed;
 use common::time::Timestamp;
 use common::url::FeedId;
+use sqlx::SqliteConnection;
 
-use super::SqliteStore;
 use super::batch::id_list;
-use crate::push::{MOST_LEFT, PushRow, counted, host_due, hub_host, in_turn, push_columns, readable, sealed, sql};
+use super::{SqliteStore, in_transaction};
+use crate::push::{
+    MOST_LEFT, PushRow, counted, host_due, hub_host, in_turn, push_changes, push_columns, readable, sealed, sql,
+};
 use crate::{
     OwedPace, PushCount, PushHeard, PushLosses, PushSubscription, PushUpkeep, PushWish, Pushes, StoreError, Subscribed,
     Unpushed,
@@ -24,39 +27,18 @@ const OF_FEEDS: &str = concat!(
 pub(super) const TAKE_HOSTS: &str = "UPDATE push_hosts SET taken_until = ?2 WHERE host IN ( \
     SELECT host FROM push_hosts WHERE due_at <= ?1 AND taken_until <= ?1 ORDER BY due_at LIMIT ?3) RETURNING host";
 
+push_changes!(SqliteConnection, any);
+
+/// SQLite stores every text.
+fn any(text: &str) -> &str {
+    text
+}
+
 #[async_trait]
 impl Pushes for SqliteStore {
     async fn want_pushes(&self, wishes: &[PushWish], now: Timestamp) -> Result<u64, StoreError> {
-        const ACTION: &str = "store what feeds announce";
-        let mut tx = self.write(ACTION).await?;
-        let (mut changed, mut hosts) = (0, BTreeSet::new());
-        for wish in wishes {
-            let wanted = wish.wanted.as_ref();
-            let leave =
-                sqlx::query_scalar(sql::LEAVE_OTHER).bind(wish.feed.0).bind(wanted.map(|new| new.kind.as_str()));
-            let leave = leave.bind(wanted.map(|new| &new.hub)).bind(wanted.map(|new| &new.topic)).bind(now.millis());
-            let left: Vec<String> =
-                leave.bind(RELIABLE_AFTER).fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-            changed += left.len() as u64;
-            hosts.extend(left);
-            let Some(new) = wanted else { continue };
-            let count = sqlx::query_scalar(sql::LEFT_OF_FEED).bind(wish.feed.0).fetch_one(&mut *tx);
-            let left: i64 = count.await.map_err(StoreError::on(ACTION))?;
-            if left > MOST_LEFT {
-                continue;
-            }
-            let host = hub_host(&new.hub);
-            let add = sqlx::query(sql::ADD).bind(&new.id).bind(wish.feed.0).bind(new.kind.as_str()).bind(&new.hub);
-            let add = add.bind(&new.topic).bind(new.secret.as_ref().map(Sealed::as_bytes)).bind(now.millis());
-            changed += add.bind(&host).execute(&mut *tx).await.map_err(StoreError::on(ACTION))?.rows_affected();
-            hosts.insert(host);
-        }
-        for host in hosts {
-            let due = sqlx::query(sql::HOST_DUE).bind(host).bind(now.millis()).execute(&mut *tx);
-            due.await.map_err(StoreError::on(ACTION))?;
-        }
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        Ok(changed)
+        let wishes: Vec<&PushWish> = wishes.iter().collect();
+        in_transaction!(self, "store what feeds announce", |tx| want(tx, &wishes, now).await)
     }
 
     async fn push(&self, id: &str) -> Result<Option<PushSubscription>, StoreError> {
@@ -81,35 +63,11 @@ impl Pushes for SqliteStore {
     }
 
     async fn free_push_host(&self, host: &str, not_before: Option<Timestamp>) -> Result<(), StoreError> {
-        const ACTION: &str = "free the host of a hub";
-        let mut tx = self.write(ACTION).await?;
-        let next = sqlx::query_scalar(sql::NEXT_RENEWAL).bind(host).fetch_one(&mut *tx).await;
-        let renewal: Option<i64> = next.map_err(StoreError::on(ACTION))?;
-        let next = sqlx::query_scalar(sql::NEXT_REQUEST).bind(host).fetch_one(&mut *tx).await;
-        let request: Option<i64> = next.map_err(StoreError::on(ACTION))?;
-        let free = match host_due(renewal, request, not_before) {
-            Some(due) => sqlx::query(sql::FREE_HOST).bind(host).bind(due),
-            None => sqlx::query(sql::FORGET_HOST).bind(host),
-        };
-        free.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))
+        in_transaction!(self, "free the host of a hub", |tx| free(tx, host, not_before).await)
     }
 
     async fn store_push(&self, changed: &PushSubscription) -> Result<bool, StoreError> {
-        const ACTION: &str = "store a push subscription";
-        let (mut tx, host) = (self.write(ACTION).await?, hub_host(&changed.hub));
-        let store = sqlx::query(sql::STORE).bind(&changed.id).bind(changed.revision);
-        let store = store.bind(changed.secret.as_ref().map(Sealed::as_bytes)).bind(changed.state.as_str());
-        let store =
-            store.bind(changed.asked_at.map(Timestamp::millis)).bind(changed.lease_until.map(Timestamp::millis));
-        let store = store.bind(changed.act_at.millis()).bind(changed.failures).bind(&changed.reason);
-        let stored = store.bind(&host).bind(RELIABLE_AFTER).execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        if stored.rows_affected() > 0 {
-            let due = sqlx::query(sql::HOST_DUE).bind(&host).bind(changed.act_at.millis()).execute(&mut *tx);
-            due.await.map_err(StoreError::on(ACTION))?;
-        }
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        Ok(stored.rows_affected() > 0)
+        in_transaction!(self, "store a push subscription", |tx| store(tx, changed).await)
     }
 
     async fn remove_push(&self, id: &str, revision: i64) -> Result<bool, StoreError> {
@@ -121,13 +79,13 @@ impl Pushes for SqliteStore {
 #[async_trait]
 impl PushLosses for SqliteStore {
     async fn heard_pushes(&self, heard: &[PushHeard]) -> Result<(), StoreError> {
-        const ACTION: &str = "count pushes";
-        let mut tx = self.write(ACTION).await?;
-        for push in heard {
-            let count = sqlx::query(sql::HEARD).bind(push.feed.0).bind(push.at.millis()).bind(push.light);
-            count.bind(push.settled).execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        }
-        tx.commit().await.map_err(StoreError::on(ACTION))
+        in_transaction!(self, "count pushes", |tx| {
+            for push in heard {
+                let count = sqlx::query(sql::HEARD).bind(push.feed.0).bind(push.at.millis()).bind(push.light);
+                count.bind(push.settled).execute(&mut *tx).await?;
+            }
+            Ok(())
+        })
     }
 
     async fn await_push(&self, feed: FeedId, at: Timestamp) -> Result<(), StoreError> {
@@ -142,13 +100,12 @@ impl PushLosses for SqliteStore {
     }
 
     async fn forget_lost_pushes(&self, feeds: &[FeedId], before: Timestamp) -> Result<(), StoreError> {
-        const ACTION: &str = "note that deliveries were lost";
-        let mut tx = self.write(ACTION).await?;
-        for feed in feeds {
-            let forget = sqlx::query(sql::FORGET_LOST).bind(feed.0).bind(before.millis()).execute(&mut *tx);
-            forget.await.map_err(StoreError::on(ACTION))?;
-        }
-        tx.commit().await.map_err(StoreError::on(ACTION))
+        in_transaction!(self, "note that deliveries were lost", |tx| {
+            for feed in feeds {
+                sqlx::query(sql::FORGET_LOST).bind(feed.0).bind(before.millis()).execute(&mut *tx).await?;
+            }
+            Ok(())
+        })
     }
 
     async fn owed_paces(&self, limit: u32) -> Result<Vec<OwedPace>, StoreError> {
@@ -157,13 +114,12 @@ impl PushLosses for SqliteStore {
     }
 
     async fn paces_restored(&self, of: &[OwedPace]) -> Result<(), StoreError> {
-        const ACTION: &str = "note that feeds have their own pace";
-        let mut tx = self.write(ACTION).await?;
-        for of in of {
-            let paid = sqlx::query(sql::PAID).bind(&of.id).bind(of.owed).execute(&mut *tx);
-            paid.await.map_err(StoreError::on(ACTION))?;
-        }
-        tx.commit().await.map_err(StoreError::on(ACTION))
+        in_transaction!(self, "note that feeds have their own pace", |tx| {
+            for of in of {
+                sqlx::query(sql::PAID).bind(&of.id).bind(of.owed).execute(&mut *tx).await?;
+            }
+            Ok(())
+        })
     }
 }
 

@@ -7,8 +7,8 @@ use common::time::Timestamp;
 use common::url::FeedId;
 use sqlx::SqliteConnection;
 
-use super::SqliteStore;
 use super::hosts::count_change;
+use super::{SqliteStore, in_snapshot, in_transaction};
 use crate::job_keys::{DELETE, KEEP, KEYS, KeyRow, UNSIGNED, deleted_before, has_old, missing};
 use crate::row::{SealColumns, readable};
 use crate::{OldSeal, Seals, StoreError, StoreStats, StoredJobKeys, Upkeep};
@@ -20,15 +20,11 @@ const PRUNED: i64 = 2_000;
 impl Upkeep for SqliteStore {
     /// From counters. Events are numbered without gaps, and retention takes them from the low end.
     async fn stats(&self, now: Timestamp) -> Result<StoreStats, StoreError> {
-        let failed = StoreError::on;
-        const ACTION: &str = "count what it holds";
-        let mut tx = self.readers.begin().await.map_err(failed(ACTION))?;
-        let counts = super::list::counts(&mut tx).await.map_err(failed(ACTION))?;
-        let (entries, events, hosts_held): (i64, i64, i64) = sqlx::query_as(include_str!("stats.sql"))
-            .bind(now.millis())
-            .fetch_one(&mut *tx)
-            .await
-            .map_err(failed(ACTION))?;
+        let (counts, (entries, events, hosts_held)) = in_snapshot!(self, "count what it holds", |tx| {
+            let counts = super::list::counts(tx).await?;
+            let numbers = sqlx::query_as::<_, (i64, i64, i64)>(include_str!("stats.sql")).bind(now.millis());
+            Ok((counts, numbers.fetch_one(tx).await?))
+        })?;
         let count = |number: i64| u64::try_from(number).unwrap_or(0);
         Ok(StoreStats {
             incomplete: counts.incomplete(),
@@ -87,24 +83,23 @@ impl Upkeep for SqliteStore {
     /// Takes from the low end of the numbers only, and stops at the first row that stays: so one number shows a
     /// consumer whether it missed something.
     async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
-        const ACTION: &str = "delete old events and entries";
-        let mut tx = self.write(ACTION).await?;
-        let mut gone = prune_events(&mut tx, events).await.map_err(StoreError::on(ACTION))?;
-        if let Some(before) = entries {
-            gone += prune_entries(&mut tx, before).await.map_err(StoreError::on(ACTION))?;
-        }
-        // They are not polled any more: their feeds are gone.
-        let refusals = sqlx::query("DELETE FROM host_refusals WHERE until < ?1").bind(events.millis());
-        if refusals.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?.rows_affected() > 0 {
-            count_change(&mut tx).await.map_err(StoreError::on(ACTION))?;
-        }
-        let holds = "DELETE FROM host_holds WHERE host IN (SELECT host FROM host_holds WHERE held_until < ?1 LIMIT ?2)";
-        let holds = sqlx::query(holds).bind(events.millis()).bind(PRUNED);
-        holds.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        let blocks = sqlx::query("DELETE FROM host_blocks WHERE blocked_until < ?1").bind(events.millis());
-        blocks.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        Ok(gone)
+        in_transaction!(self, "delete old events and entries", |tx| {
+            let mut gone = prune_events(tx, events).await?;
+            if let Some(before) = entries {
+                gone += prune_entries(tx, before).await?;
+            }
+            // They are not polled any more: their feeds are gone.
+            let refusals = sqlx::query("DELETE FROM host_refusals WHERE until < ?1").bind(events.millis());
+            if refusals.execute(&mut *tx).await?.rows_affected() > 0 {
+                count_change(tx).await?;
+            }
+            let holds =
+                "DELETE FROM host_holds WHERE host IN (SELECT host FROM host_holds WHERE held_until < ?1 LIMIT ?2)";
+            sqlx::query(holds).bind(events.millis()).bind(PRUNED).execute(&mut *tx).await?;
+            let blocks = sqlx::query("DELETE FROM host_blocks WHERE blocked_until < ?1").bind(events.millis());
+            blocks.execute(tx).await?;
+            Ok(gone)
+        })
     }
 }
 
@@ -116,16 +111,15 @@ impl Seals for SqliteStore {
         let mut keys: Vec<KeyRow> =
             sqlx::query_as(KEYS).fetch_all(&self.readers).await.map_err(StoreError::on(ACTION))?;
         if !missing(&keys, known, fresh).is_empty() || has_old(&keys, fresh.made) {
-            let mut tx = self.write(ACTION).await?;
-            let stored: Vec<KeyRow> = sqlx::query_as(KEYS).fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-            for key in missing(&stored, known, fresh) {
-                let keep = sqlx::query(KEEP).bind(key.id).bind(&key.secret[..]).bind(key.made.millis());
-                keep.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-            }
-            let delete = sqlx::query(DELETE).bind(deleted_before(fresh.made));
-            delete.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-            keys = sqlx::query_as(KEYS).fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-            tx.commit().await.map_err(StoreError::on(ACTION))?;
+            keys = in_transaction!(self, ACTION, |tx| {
+                let stored: Vec<KeyRow> = sqlx::query_as(KEYS).fetch_all(&mut *tx).await?;
+                for key in missing(&stored, known, fresh) {
+                    let keep = sqlx::query(KEEP).bind(key.id).bind(&key.secret[..]).bind(key.made.millis());
+                    keep.execute(&mut *tx).await?;
+                }
+                sqlx::query(DELETE).bind(deleted_before(fresh.made)).execute(&mut *tx).await?;
+                sqlx::query_as(KEYS).fetch_all(tx).await
+            })?;
         }
         let unsigned = sqlx::query_scalar(UNSIGNED).fetch_one(&self.readers);
         let unsigned = unsigned.await.map_err(StoreError::on(ACTION))?;
@@ -133,35 +127,22 @@ impl Seals for SqliteStore {
     }
 
     async fn old_seals(&self, current: &[u8], after: FeedId, limit: u32) -> Result<Vec<OldSeal>, StoreError> {
-        let rows: Vec<SealColumns> = sqlx::query_as(include_str!("seals.sql"))
-            .bind(current)
-            .bind(after.0)
-            .bind(limit)
-            .fetch_all(&self.readers)
-            .await
-            .map_err(StoreError::on("look for credentials of an old key"))?;
-        Ok(readable(rows))
+        let rows = sqlx::query_as::<_, SealColumns>(include_str!("seals.sql")).bind(current).bind(after.0).bind(limit);
+        let rows = rows.fetch_all(&self.readers).await;
+        Ok(readable(rows.map_err(StoreError::on("look for credentials of an old key"))?))
     }
 
     async fn reseal(&self, old: &OldSeal, credentials: &Credentials) -> Result<bool, StoreError> {
-        let done = sqlx::query(include_str!("seal_anew.sql"))
-            .bind(old.id.0)
-            .bind(old.sealed.as_bytes())
-            .bind(&credentials.id.0[..])
-            .bind(credentials.sealed.as_bytes())
-            .execute(&self.writer)
-            .await
-            .map_err(StoreError::on("store credentials under the new key"))?;
+        let seal = sqlx::query(include_str!("seal_anew.sql")).bind(old.id.0).bind(old.sealed.as_bytes());
+        let seal = seal.bind(&credentials.id.0[..]).bind(credentials.sealed.as_bytes());
+        let done = seal.execute(&self.writer).await.map_err(StoreError::on("store credentials under the new key"))?;
         Ok(done.rows_affected() > 0)
     }
 }
 
 async fn prune_events(on: &mut SqliteConnection, before: Timestamp) -> Result<u64, sqlx::Error> {
-    let last: Option<i64> = sqlx::query_scalar(include_str!("prune_events_until.sql"))
-        .bind(before.millis())
-        .bind(PRUNED)
-        .fetch_one(&mut *on)
-        .await?;
+    let until = sqlx::query_scalar(include_str!("prune_events_until.sql")).bind(before.millis()).bind(PRUNED);
+    let last: Option<i64> = until.fetch_one(&mut *on).await?;
     let Some(last) = last else { return Ok(0) };
     let gone = sqlx::query("DELETE FROM events WHERE seq <= ?1").bind(last).execute(&mut *on).await?;
     sqlx::query("UPDATE store SET events_gone = ?1").bind(last).execute(on).await?;
@@ -169,11 +150,8 @@ async fn prune_events(on: &mut SqliteConnection, before: Timestamp) -> Result<u6
 }
 
 async fn prune_entries(on: &mut SqliteConnection, before: Timestamp) -> Result<u64, sqlx::Error> {
-    let last: Option<i64> = sqlx::query_scalar(include_str!("prune_entries_until.sql"))
-        .bind(before.millis())
-        .bind(PRUNED)
-        .fetch_one(&mut *on)
-        .await?;
+    let until = sqlx::query_scalar(include_str!("prune_entries_until.sql")).bind(before.millis()).bind(PRUNED);
+    let last: Option<i64> = until.fetch_one(&mut *on).await?;
     let Some(last) = last else { return Ok(0) };
     sqlx::query(include_str!("prune_entries_count.sql")).bind(last).execute(&mut *on).await?;
     let gone = sqlx::query("DELETE FROM entries WHERE seq <= ?1").bind(last).execute(&mut *on).await?;
