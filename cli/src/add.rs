@@ -1,5 +1,5 @@
 //! `feedfleet feed add`: adds feeds, and reports the results of their first polls. The fleet sends the requests: a
-//! second request from here would ignore the pace of its hosts.
+//! request from this process would ignore the limits of its hosts.
 
 use std::process::ExitCode;
 use std::time::Duration;

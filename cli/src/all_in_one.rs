@@ -3,7 +3,7 @@
 //! Stops in three steps: no more jobs are dispatched; fetches end, or are given up after a grace, and their reports are
 //! stored; everything closes. A second signal skips whatever is left of that; nothing is lost by that either.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedUrl, without_login};
 use common::words::counted;
 use rand::RngExt;
+use rustix::io::Errno;
 use scheduler::condition::live_config::ConfigSource;
 use scheduler::events::relay::{self, Relay};
 use scheduler::ops::{AddFeed, Ops};
@@ -225,10 +226,19 @@ pub(crate) async fn run_loops(
 
 /// Returns the API's listener.
 pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| {
+    let bound = match TcpListener::bind(address).await {
+        Err(error) if lacks_ipv6(address, &error) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await,
+        bound => bound,
+    };
+    bound.map_err(|error| {
         let advice = "name another address with --listen, such as 127.0.0.1:0";
         anyhow::anyhow!("cannot listen on {address} ({error}); {advice}")
     })
+}
+
+/// Returns whether all addresses were requested as `[::]`, and the kernel has those of IPv4 only.
+fn lacks_ipv6(address: SocketAddr, error: &std::io::Error) -> bool {
+    address.ip() == Ipv6Addr::UNSPECIFIED && Errno::from_io_error(error) == Some(Errno::AFNOSUPPORT)
 }
 
 /// A feed given on the command line, directly or in a file of subscriptions.
@@ -429,5 +439,12 @@ mod tests {
         assert!(ftp.starts_with("'ftp://a.example/f?..'") && ftp.contains("scheme ftp"), "{ftp}");
         assert!(!message("http://bad host/?token=secret").contains("secret"));
         assert_eq!(without_query("no URL"), "no URL");
+    }
+
+    #[test]
+    fn a_kernel_without_ipv6_listens_on_all_addresses_of_ipv4() {
+        let lacks = |address: &str, errno: Errno| lacks_ipv6(address.parse().unwrap(), &errno.into());
+        assert!(lacks("[::]:7878", Errno::AFNOSUPPORT));
+        assert!(!lacks("[::1]:7878", Errno::AFNOSUPPORT) && !lacks("[::]:7878", Errno::ADDRINUSE));
     }
 }

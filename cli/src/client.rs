@@ -39,10 +39,23 @@ const SERVER_VARIABLE: &str = "FEEDFLEET_SERVER";
 const LOCAL: &str = "http://127.0.0.1:7878";
 
 impl ClientArgs {
-    /// Returns the fleet's address, without a password, if only the flag names it: the same command needs the flag again.
-    pub(crate) fn server_of_flag(&self) -> Option<String> {
+    /// Returns the flags that the same command needs again, behind others: `--json`, and the fleet's address, without a password, if
+    /// only the flag names it.
+    pub(crate) fn flags(&self) -> String {
         let otherwise = std::env::var(SERVER_VARIABLE).unwrap_or_else(|_| LOCAL.to_owned());
-        (self.server.server != otherwise).then(|| without_login(&self.server.server))
+        let server = (self.server.server != otherwise).then(|| without_login(&self.server.server));
+        let server = server.map_or_else(String::new, |server| format!(" --server {}", quoted(&server)));
+        format!("{}{server}", if self.json { " --json" } else { "" })
+    }
+}
+
+/// Returns the text as a shell takes it for one word.
+pub(crate) fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@%+=,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 
@@ -340,4 +353,15 @@ fn was_refused(error: &reqwest::Error) -> bool {
     causes
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|cause| cause.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_quoted_for_a_shell_where_it_must_be() {
+        let words = ["example.com:443", "two words", "it's", ""].map(quoted);
+        assert_eq!(words, ["example.com:443", "'two words'", "'it'\\''s'", "''"]);
+    }
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use store::HistoryEntry;
 
 use crate::audience::AudienceArgs;
-use crate::client::{Client, ClientArgs};
+use crate::client::{Client, ClientArgs, quoted};
 use crate::feed_text::{error_lines, explanation, feed_fields, feed_table, history_table};
 use crate::feeds::{FeedsArgs, RemoveArgs, act, each, remove};
 use crate::terminal::width;
@@ -270,23 +270,7 @@ impl ListArgs {
         if self.limit != LIMIT {
             command += &format!(" --limit {}", self.limit);
         }
-        if self.client.json {
-            command += " --json";
-        }
-        if let Some(server) = self.client.server_of_flag() {
-            command += &format!(" --server {}", quoted(&server));
-        }
-        format!("{command} --after {cursor}")
-    }
-}
-
-/// Returns the text as a shell takes it for one word.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@%+=,".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
+        format!("{command}{} --after {cursor}", self.client.flags())
     }
 }
 
@@ -338,15 +322,4 @@ async fn history(args: &FeedsArgs) -> anyhow::Result<ExitCode> {
         Ok(output::line(&format!("{head}{}{last}", history_table(&history.items, width())))?)
     })
     .await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_is_quoted_for_a_shell_where_it_must_be() {
-        let words = ["example.com:443", "two words", "it's", ""].map(quoted);
-        assert_eq!(words, ["example.com:443", "'two words'", "'it'\\''s'", "''"]);
-    }
 }

@@ -157,8 +157,8 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
         output::line(&coloured_table((Ink::Dim, &HEAD), &rows, width()))?;
     }
     if let Some(next) = list.next {
-        let (limit, json) = (args.limit, if args.client.json { " --json" } else { "" });
-        note!("there are more: feedfleet host list --limit {limit}{json} --after {next}");
+        let (limit, flags) = (args.limit, args.client.flags());
+        note!("there are more: feedfleet host list --limit {limit}{flags} --after {next}");
     }
     Ok(())
 }

@@ -78,6 +78,7 @@ use tokio::runtime::Runtime;
 
 use client::Refused;
 use common::config::ConfigError;
+use store::StoreError;
 
 /// Chosen by measurement: `docs/performance.md`.
 #[global_allocator]
@@ -210,8 +211,10 @@ fn failed(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     output::error(error);
+    // Starting again does not help either when the program is too old for the database: supervisors stop at code 2.
     let wrong_usage = error.is::<usage::Usage>()
         || error.is::<ConfigError>()
+        || matches!(error.downcast_ref::<StoreError>(), Some(StoreError::TooNew { .. }))
         || error.downcast_ref::<Refused>().is_some_and(|refused| refused.status.as_u16() == 400);
     ExitCode::from(if wrong_usage { 2 } else { 1 })
 }

@@ -296,15 +296,19 @@ fn print_requeue(args: &ClientArgs, requeue: &Requeue) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
+/// The most feeds or hosts that are named; more are counted.
+const MOST_NAMED: usize = 10;
+
 /// Returns which feeds, in words.
 fn filter(requeue: &Requeue) -> String {
     let Ok(Value::Object(parts)) = serde_json::to_value(&requeue.filter) else { return String::new() };
-    let part = |(name, value): (&String, &Value)| match value {
-        Value::String(text) => format!("{name} {text}"),
-        Value::Array(items) => {
-            format!("{name} {}", items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "))
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let part = |(name, value): (&String, &Value)| match (name.replace('_', " "), value) {
+        (name, Value::Array(items)) if items.len() > MOST_NAMED => {
+            format!("{} {name}", words::count(items.len() as u64))
         }
-        value => format!("{name} {value}"),
+        (name, Value::Array(items)) => format!("{name} {}", items.iter().map(text).collect::<Vec<_>>().join(" ")),
+        (name, value) => format!("{name} {}", text(value)),
     };
     let parts: Vec<String> = parts.iter().map(part).collect();
     if parts.is_empty() { "all".to_owned() } else { parts.join(", ") }
@@ -357,5 +361,22 @@ mod tests {
         }
         assert_eq!(short_rate(rate("120/m").unwrap()), "2/s");
         assert_eq!(short_rate(rate("0.5/h").unwrap()), "0.5/h");
+    }
+
+    #[test]
+    fn every_part_of_a_filter_is_shown() {
+        let shown = |filter: Value| {
+            let requeue = json!({
+                "id": 1, "state": "running", "filter": filter, "rate": 1.0, "lift_penalties": false, "by": "ann",
+                "created": "2026-11-22T12:00:00Z", "matched": 1, "queued": 1, "woken": 0,
+            });
+            super::filter(&serde_json::from_value(requeue).unwrap())
+        };
+        assert_eq!(shown(json!({ "feed": 3 })), "feed 3");
+        assert_eq!(shown(json!({ "feeds": [3, 7] })), "feeds 3 7");
+        assert_eq!(shown(json!({ "feeds": (1..=11).collect::<Vec<_>>() })), "11 feeds");
+        assert_eq!(shown(json!({ "hosts": ["a.org:443", "a.org:8080"] })), "hosts a.org:443 a.org:8080");
+        assert_eq!(shown(json!({ "http_statuses": [403, 429] })), "http statuses 403 429");
+        assert_eq!(shown(json!({})), "all");
     }
 }

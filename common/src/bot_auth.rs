@@ -1,5 +1,5 @@
-//! Who we are, proven: HTTP message signatures (RFC 9421) as verified-bot programmes read them (Web Bot Auth): Ed25519, the tag
-//! `web-bot-auth`, the key named by its JWK thumbprint, and found at the `Signature-Agent`.
+//! Proves the fleet's identity with HTTP message signatures (RFC 9421), in the form that registries of verified bots expect (Web Bot
+//! Auth): Ed25519, the tag `web-bot-auth`, and a key that is identified by its JWK thumbprint and published at the `Signature-Agent`.
 //!
 //! Workers sign requests, schedulers serve the key's directory. Nothing here sends or verifies.
 

@@ -50,6 +50,12 @@ impl Window {
     pub fn end(self) -> Timestamp {
         self.midnight.before(FETCH)
     }
+
+    /// Returns what is left of it without any load.
+    #[must_use]
+    pub fn narrowest(self) -> Self {
+        Window { start: self.start.max(self.midnight.before(WIDTH)), ..self }
+    }
 }
 
 /// Returns the number of calm subscribers.

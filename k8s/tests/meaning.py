@@ -321,7 +321,8 @@ def probes(docs: list[Doc]) -> list[str]:
     for name in ROLES:
         workload = role(docs, name)
         address, _, port = (value_after(container(workload)["args"], "--listen") or "").rpartition(":")
-        if address != "0.0.0.0":
+        # [::] is all addresses, of IPv4 too; 0.0.0.0 is nothing in a cluster that has IPv6 alone.
+        if address != "[::]":
             found.append(f"{title(workload)} listens on {address}, where nobody reaches it")
         if port_names(workload).get("http") != int(port or 0):
             found.append(f"{title(workload)} listens on port {port}, but its port http is {port_names(workload).get('http')}")

@@ -34,6 +34,8 @@ def problems(compose):
         found += [f"{name} publishes {port} beyond loopback" for port in service.get("ports", []) if not port.startswith("127.0.0.1:")]
         if "test" not in service.get("healthcheck", {}):
             found.append(f"{name} has no health check")
+        if not {"max-size", "max-file"} <= set(service.get("logging", {}).get("options", {})):
+            found.append(f"{name} has a log without a limit")
         found += [f"{name}: there is no network {network}" for network in service.get("networks", []) if network not in compose["networks"]]
         for volume in service.get("volumes", []):
             source, _, rest = volume.partition(":")
@@ -76,6 +78,7 @@ def of(compose, name):
 FAULTS = {
     "a published port": (lambda c: of(c, "redis").update(ports=["6379:6379"]), "redis publishes 6379:6379 beyond loopback"),
     "no health check": (lambda c: of(c, "prometheus").pop("healthcheck"), "prometheus has no health check"),
+    "an endless log": (lambda c: of(c, "redis").pop("logging"), "redis has a log without a limit"),
     "an unknown field": (lambda c: of(c, "redis").update(imagee="x"), "not valid"),
     "a missing file": (lambda c: of(c, "grafana")["volumes"].append("./compose/none.yml:/x:ro"), "./compose/none.yml is missing"),
     "an unknown key": (lambda c: of(c, "worker")["environment"].update(FEEDFLEET_GATE__URI="x"), "FEEDFLEET_GATE__URI is not a key"),

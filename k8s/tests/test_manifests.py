@@ -131,6 +131,7 @@ FOREIGN_TO_MEANING = {
     "the latest image": (lambda d: worker(d).update(image="registry.example/feedfleet:latest"), "has no version"),
     "another version's image": (lambda d: worker(d).update(image="registry.example/feedfleet:0.0.9"), "is not of this version"),
     "an open private network": (lambda d: internet(d)["to"][0]["ipBlock"]["except"].remove("10.0.0.0/8"), "10.0.0.0/8, which its own guard"),
+    "an address of IPv4 alone": (lambda d: worker(d).update(args=["worker", "--listen", "0.0.0.0:7878"]), "where nobody reaches it"),
     "an open metadata address": (lambda d: internet(d)["to"][0]["ipBlock"]["except"].remove("169.254.0.0/16"), "169.254.0.0/16"),
     "a worker that reaches the database": (lambda d: internet(d)["ports"].append({"protocol": "TCP", "port": 5432}), "5432"),
     "a worker that reaches a private server": (lambda d: internet(d)["to"].append({"ipBlock": {"cidr": "10.0.0.7/32"}}), "reaches 10.0.0.7/32"),

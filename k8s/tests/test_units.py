@@ -62,6 +62,10 @@ class Units(unittest.TestCase):
             self.assertLessEqual({word for word in words if word.startswith("--")}, program.flags(role))
             self.assertEqual(value_after(words, "--config"), "/etc/feedfleet/config.toml")
 
+    def test_they_stay_down_when_starting_again_does_not_help(self):
+        # A wrong configuration, or a database of a newer version.
+        self.assertEqual({setting(text, "RestartPreventExitStatus") for text in UNITS.values()}, {"2"})
+
     def test_roles_have_time_to_stop_and_separate_secrets(self):
         files = {setting(UNITS[f"feedfleet-{role}"], "EnvironmentFile") for role in ("scheduler", "worker")}
         self.assertEqual(len(files), 2)

@@ -17,10 +17,10 @@ use http::{Method, Request, Response, Uri};
 use http_body_util::Empty;
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
+use hyper_util::client::legacy::connect::{CaptureConnection, Connected, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::{Notify, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsConnector;
 use url::Url;
 
@@ -158,6 +158,10 @@ pub(crate) struct HeadLimits {
     /// When the whole fetch ends, and how long it may take, for the message.
     pub(crate) deadline: Instant,
     pub(crate) timeout: Duration,
+    /// The longest time until the head of an answer over HTTP/2, where a connection with other streams or PING frames is not
+    /// silent. Interim answers do not extend it: the HTTP library does not report them there. [`crate::connection::Connection`]
+    /// ends a connection that is silent as a whole.
+    pub(crate) idle: Duration,
     pub(crate) max_informational: u32,
     pub(crate) max_header_bytes: usize,
     pub(crate) max_headers: usize,
@@ -193,6 +197,7 @@ pub(crate) async fn send(
     let mut flight = None;
     let mut connection = capture_connection(&mut request);
     let mut answer = pin!(timeout_at(limits.deadline, client.http.request(request)));
+    let mut silent_at: Option<Instant> = None;
     let answer = loop {
         tokio::select! {
             biased;
@@ -201,18 +206,23 @@ pub(crate) async fn send(
                 return Err(Failure::new(FailureKind::TooLarge, detail).into());
             }
             true = taken(&mut connection), if sent.is_none() => {
-                *sent = Some(Instant::now());
+                let now = Instant::now();
+                *sent = Some(now);
                 flight = client.enter(&connection);
+                let is_http2 = connection.connection_metadata().as_ref().is_some_and(Connected::is_negotiated_h2);
+                silent_at = is_http2.then(|| now + limits.idle);
             }
-            answer = &mut answer => break answer,
+            answer = &mut answer => break answer.ok(),
+            () = sleep_until(silent_at.unwrap_or(limits.deadline)), if silent_at.is_some() => break None,
         }
     };
     let response = match answer {
-        Ok(Ok(response)) => response,
+        Some(Ok(response)) => response,
         // Even if the server leaves the connection open and says nothing more.
         _ if peer_of(&connection).is_some_and(|peer| peer.calm.is_wanted()) => return Err(Unanswered::Throttled),
-        Ok(Err(error)) => return Err(Unanswered::of_request(&error)),
-        Err(_) => return Err(Failure::late(limits.timeout).into()),
+        Some(Err(error)) => return Err(Unanswered::of_request(&error)),
+        None if silent_at.is_some_and(|at| at < limits.deadline) => return Err(Failure::silent(limits.idle).into()),
+        None => return Err(Failure::late(limits.timeout).into()),
     };
     // After these the same server usually gets another request at once.
     let is_step = is_head || redirect::is_redirect(response.status());

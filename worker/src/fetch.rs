@@ -9,6 +9,7 @@ mod ask;
 mod fetched;
 mod head_first;
 mod progress;
+mod reading;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -74,7 +75,7 @@ impl FetchFeed for Fetcher {
             delta: true,
         };
         let longest_wait = begun + self.0.timeout;
-        let Some((read, is_slow)) = ask::read_apart(&self.0, job.feed, answer, longest_wait).await else {
+        let Some((read, is_slow)) = reading::read_apart(&self.0, job.feed, answer, longest_wait).await else {
             return Fetched::unasked(Outcome::Deferred { until: job.expires });
         };
         Fetched {

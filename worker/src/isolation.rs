@@ -1,7 +1,7 @@
 //! Isolation of suspects: feeds whose earlier start has no report.
 //!
-//! When a process dies, every feed that was being fetched is a suspect. A suspect is then fetched with few other suspects beside
-//! it, and one that was there twice, alone: so the feed that kills its worker is found, and no other one is blamed.
+//! When a process dies, every feed that was being fetched is a suspect. A suspect is then fetched together with only a
+//! few other suspects, and one that was a suspect twice is fetched alone. This identifies the feed that kills its worker, and no other.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Holds that hosts requested of this worker, and that the gate does not have yet: until it has them, nobody else knows of
+//! Holds that hosts requested from this worker and that the gate has not received yet. Until then, only this worker knows
 //! them.
 
 use std::collections::HashMap;

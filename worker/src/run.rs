@@ -1,5 +1,5 @@
-//! The worker's loop: takes as many jobs as it has free slots, works them side by side, has their reports published in
-//! batches (`reporting`), and acknowledges a message once every report of it is safe.
+//! The worker's loop: takes as many jobs as it has free slots, runs them concurrently, hands their reports over to be published
+//! in batches (`reporting`), and acknowledges a message once all its reports are confirmed.
 
 use std::pin::pin;
 use std::sync::Arc;

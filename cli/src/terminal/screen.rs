@@ -1,5 +1,6 @@
 //! The terminal screen: redrawn in place, and restored however the view ends.
 
+use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
 use std::panic;
 
@@ -17,6 +18,8 @@ const USUAL: (usize, usize) = (80, 24);
 /// The terminal while the view owns it. Restored on drop.
 pub(crate) struct Screen {
     colour: bool,
+    /// The last frame, as it was written.
+    last: RefCell<String>,
 }
 
 /// Returns true if the live view can be shown: standard output is a terminal that can move its cursor.
@@ -37,7 +40,7 @@ impl Screen {
             before(said);
         }));
         write(ENTER)?;
-        Ok(Screen { colour })
+        Ok(Screen { colour, last: RefCell::default() })
     }
 
     /// Restores the terminal until [`Self::resume`].
@@ -45,9 +48,9 @@ impl Screen {
         write(LEAVE)
     }
 
-    /// Takes it over again.
+    /// Takes it over again, and shows the last frame until the next one is drawn.
     pub(crate) fn resume(&self) -> io::Result<()> {
-        write(ENTER)
+        write(&format!("{ENTER}{}", self.last.borrow()))
     }
 
     /// Returns the current size, and whether to use colours.
@@ -60,7 +63,10 @@ impl Screen {
     pub(crate) fn draw(&self, lines: &[String]) -> io::Result<()> {
         // Each line is cleared before it is written: after a full line the cursor is still on its last character. The
         // last line has no line feed, which would scroll.
-        write(&format!("{FRAME_BEGINS}\u{1b}[K{}{FRAME_ENDS}", lines.join("\r\n\u{1b}[K")))
+        let frame = format!("{FRAME_BEGINS}\u{1b}[K{}{FRAME_ENDS}", lines.join("\r\n\u{1b}[K"));
+        write(&frame)?;
+        *self.last.borrow_mut() = frame;
+        Ok(())
     }
 }
 

@@ -76,7 +76,6 @@ async fn watch(client: &Client, look: &mut Look, every: Duration) -> anyhow::Res
                 screen.leave()?;
                 keys.release()?;
                 Suspension::stop()?;
-                // The next frame is overdue, and drawn at once.
                 keys.resume()?;
                 screen.resume()?;
             }

@@ -6,6 +6,7 @@ use load_tests::{Feed, Origin, Record, Script, StallWatch, loopback};
 use serde_json::Value;
 
 use crate::fleet::{Fleet, PATIENCE};
+use crate::program::run;
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
@@ -155,4 +156,18 @@ async fn a_host_that_refuses_us_is_shown_once_with_advice_until_it_answers() {
     fleet.done(&["requeue", "--all"]);
     fleet.until(&["host", "show", &host], |out| !out.contains("refuses us"));
     fleet.until(&["stats"], |out| !out.contains("penalty box"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_hosts_names_the_command_that_continues_it() {
+    let fleet = Fleet::start(&[]).await;
+    for host in ["a.example:443", "b.example:443"] {
+        fleet.done(&["host", "block", host, "--for", "2h"]);
+    }
+    let first = run(&["host", "list", "--limit", "1", "--server", &fleet.server]);
+    let next = first.err.trim().strip_prefix("there are more: feedfleet ").unwrap().to_owned();
+    assert!(next.starts_with(&format!("host list --limit 1 --server {} --after ", fleet.server)), "{next}");
+    let second = run(&next.split(' ').collect::<Vec<_>>());
+    let is_a = [&first, &second].map(|page| page.out.contains("a.example"));
+    assert!(second.code == Some(0) && is_a[0] != is_a[1], "{}{}", first.out, second.out);
 }

@@ -48,11 +48,20 @@ pub struct ApiToken {
     pub labels: Option<Vec<String>>,
 }
 
-/// Says what is wrong with the first of these tokens that cannot be read; its values are secrets.
-pub(super) fn token_mistake(tokens: &toml::Value) -> String {
-    let tokens = tokens.as_array().into_iter().flatten();
+/// Returns the first of these tokens that cannot be read, with its position.
+fn wrong_token(tokens: &toml::Value) -> Option<(usize, &toml::Value)> {
     let is_wrong = |(_, token): &(usize, &toml::Value)| (*token).clone().try_into::<ApiToken>().is_err();
-    let Some((position, token)) = tokens.enumerate().find(is_wrong) else { return String::new() };
+    tokens.as_array().into_iter().flatten().enumerate().find(is_wrong)
+}
+
+/// Returns the place of that token among the lines of a file.
+pub(super) fn wrong_token_place(tokens: &toml::Value) -> String {
+    wrong_token(tokens).map_or_else(String::new, |(position, _)| format!("api.tokens[{position}]"))
+}
+
+/// Says what is wrong with that token; its values are secrets.
+pub(super) fn token_mistake(tokens: &toml::Value) -> String {
+    let Some((position, token)) = wrong_token(tokens) else { return String::new() };
     let what = match token.as_table() {
         None => "is not a table".to_owned(),
         Some(token) => match token.keys().find(|name| !field_names::<ApiToken>().contains(&name.as_str())) {

@@ -1,5 +1,5 @@
-//! Which configurations are refused: those that would break a promise (a lease that ends in mid-fetch, a host polled
-//! twice at once), or that cannot work. Each refusal names the key and what would be accepted.
+//! Refuses configurations that would break a promise (a lease that ends during a fetch, two polls of a host at the same
+//! time), or that cannot work. Each refusal names the key and what would be accepted.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -392,35 +392,36 @@ fn check_api(api: &ApiConfig, refusals: &mut Refusals) {
     }
     let mut names = HashSet::new();
     let mut secrets = HashSet::new();
-    for token in &api.tokens {
+    for (position, token) in api.tokens.iter().enumerate() {
+        let key = &format!("api.tokens[{position}]");
         let fresh = !token.name.is_empty() && names.insert(token.name.as_str());
-        refusals.require(fresh, "api.tokens", || "must have different names".into());
+        refusals.require(fresh, key, || "must have different names".into());
         let own = !["hub", "loopback", "nobody", "signal", "start"].contains(&token.name.as_str());
-        refusals.require(own, "api.tokens", || {
+        refusals.require(own, key, || {
             format!("hold \"{}\", which is the name of what has no token; choose another name", token.name)
         });
         let long = token.token.len() >= MIN_TOKEN_LENGTH && token.token.bytes().all(|byte| byte.is_ascii_graphic());
         let is_hash = token.token_hash.len() == 64 && token.token_hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-        refusals.require(token.token.is_empty() != token.token_hash.is_empty(), "api.tokens", || {
+        refusals.require(token.token.is_empty() != token.token_hash.is_empty(), key, || {
             format!("hold \"{}\", which needs a token or a token_hash, and not both", token.name)
         });
-        refusals.require(long || token.token.is_empty(), "api.tokens", || {
+        refusals.require(long || token.token.is_empty(), key, || {
             format!("hold \"{}\", whose token must be at least {MIN_TOKEN_LENGTH} letters, digits or signs", token.name)
         });
-        refusals.require(is_hash || token.token_hash.is_empty(), "api.tokens", || {
+        refusals.require(is_hash || token.token_hash.is_empty(), key, || {
             format!("hold \"{}\", whose token_hash must be the 64 digits that sha256sum prints", token.name)
         });
         let guessed = (long || is_hash) && KNOWN_TOKENS.iter().any(|known| hash_of_token(known) == token.hash());
-        refusals.require(!guessed, "api.tokens", || {
+        refusals.require(!guessed, key, || {
             format!("hold \"{}\", whose token anybody can guess; generate one with `openssl rand -hex 20`", token.name)
         });
         let labels = token.labels.as_deref().map(read_labels);
         let named = labels.as_ref().is_none_or(|labels| labels.as_ref().is_ok_and(|labels| !labels.is_empty()));
-        refusals.require(named, "api.tokens", || {
+        refusals.require(named, key, || {
             let why = labels.and_then(Result::err).unwrap_or_else(|| "leave them out for a token for all feeds".into());
             format!("hold \"{}\", whose labels cannot be: {why}", token.name)
         });
-        refusals.require(secrets.insert(token.hash()), "api.tokens", || {
+        refusals.require(secrets.insert(token.hash()), key, || {
             format!("hold \"{}\", whose token another one has too", token.name)
         });
     }

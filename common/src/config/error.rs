@@ -104,7 +104,10 @@ impl Problem {
         let key = match self {
             Problem::Unreadable { .. } | Problem::Syntax { .. } => return true,
             Problem::UnknownKey { nearest: None, .. } => return false,
-            Problem::UnknownKey { nearest: Some(name), .. } => key_of(name),
+            Problem::UnknownKey { nearest: Some(nearest), name, .. } => match name.rsplit_once('.') {
+                Some((rule, _)) if rule.starts_with("host_rule") => format!("{rule}.{nearest}"),
+                _ => key_of(nearest),
+            },
             Problem::Value { key, .. } | Problem::Refused { key, .. } => key.clone(),
         };
         refusal.key == key || refusal.reason.contains(&key)

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::api::token_mistake;
+use super::api::{token_mistake, wrong_token_place};
 use super::error::{ConfigError, Problem, Source, key_of, lines_of};
 use super::host_rules::host_rule_key;
-use super::server::hosts_of;
+use super::masked::{SECRETS, masked};
 use super::{Config, DEFAULT_TOML, HostRule, default_table};
 use crate::suggest::{field_names, nearest};
 
@@ -26,9 +26,6 @@ const OTHER_VARIABLES: [&str; 6] = [
 ];
 /// Variables of the tests begin so.
 const TEST_VARIABLES: &str = "FEEDFLEET_TEST_";
-
-/// The section whose values are never shown.
-const SECRETS: &str = "secrets.";
 
 /// A configuration, and where each of its values came from.
 #[derive(Clone, Debug)]
@@ -88,7 +85,8 @@ fn is_ours(name: &str) -> bool {
 struct Layers {
     defaults: BTreeMap<String, Value>,
     values: BTreeMap<String, (Value, Source)>,
-    rules: Vec<(Table, Source)>,
+    /// Each with its place among the lines, such as `host_rule[0]`.
+    rules: Vec<(Table, Source, String)>,
     /// Of the keys in the file.
     lines: BTreeMap<String, usize>,
     problems: Vec<Problem>,
@@ -109,7 +107,7 @@ impl Layers {
         Ok(Layers {
             values: values.collect(),
             defaults,
-            rules: rules.into_iter().map(|rule| (rule, Source::Default)).collect(),
+            rules: rules.into_iter().map(|rule| (rule, Source::Default, String::new())).collect(),
             lines: BTreeMap::new(),
             problems: Vec::new(),
         })
@@ -156,7 +154,10 @@ impl Layers {
             None => {
                 self.values.insert(key.to_owned(), (value, from.clone()));
             }
-            Some(reason) => self.problems.push(Problem::Value { key: key.to_owned(), from: from.clone(), reason }),
+            Some(reason) => {
+                let place = if key == "api.tokens" { wrong_token_place(&value) } else { key.to_owned() };
+                self.problems.push(Problem::Value { key: key.to_owned(), from: self.at(from, &place), reason });
+            }
         }
     }
 
@@ -186,16 +187,21 @@ impl Layers {
         for (position, rule) in rules.into_iter().enumerate() {
             let place = format!("host_rule[{position}]");
             let from = self.at(from, &place);
-            let Value::Table(rule) = rule else {
+            let Value::Table(mut rule) = rule else {
                 self.problems.push(refused(&place, &from, "must be a table with at least `match`"));
                 continue;
             };
             let problems = rule_problems(&rule, &place, |field| self.at(&from, &format!("{place}.{field}")));
-            if problems.is_empty() {
-                self.rules.retain(|(earlier, _)| rule_match(earlier) != rule_match(&rule));
-                self.rules.push((rule, from));
+            let is_good = problems.is_empty();
+            for (field, problem) in problems {
+                rule.remove(field.as_str());
+                self.problems.push(problem);
             }
-            self.problems.extend(problems);
+            // What else is wrong with it is found without those fields, if it still says which hosts it is for.
+            if is_good || !rule_match(&rule).is_empty() {
+                self.rules.retain(|(earlier, ..)| rule_match(earlier) != rule_match(&rule));
+                self.rules.push((rule, from, place));
+            }
         }
     }
 
@@ -233,7 +239,7 @@ impl Layers {
 
     fn finish(mut self) -> Result<Loaded, ConfigError> {
         let mut tree = tree_of(self.values.iter().map(|(key, (value, _))| (key, value)));
-        let rules = self.rules.iter().map(|(rule, _)| Value::Table(rule.clone()));
+        let rules = self.rules.iter().map(|(rule, ..)| Value::Table(rule.clone()));
         tree.insert("host_rule".to_owned(), Value::Array(rules.collect()));
         match tree.try_into::<Config>() {
             Ok(config) => {
@@ -257,24 +263,25 @@ impl Layers {
         let refusals = refusals.filter(|refusal| !self.problems.iter().any(|problem| problem.explains(refusal)));
         let refused = refusals.map(|refusal| {
             let from = self.source_of(&refusal.key);
-            Problem::Refused { key: refusal.key, from, reason: refusal.reason }
+            Problem::Refused { key: without_item(&refusal.key).to_owned(), from, reason: refusal.reason }
         });
         refused.collect()
     }
 
     fn source_of(&self, key: &str) -> Source {
         let of_rule = || {
-            let mut rules = self.rules.iter();
-            rules.find(|(rule, _)| key.starts_with(&host_rule_key(&rule_match(rule)))).map(|(_, source)| source)
+            let (rule, field) = key.rsplit_once('.')?;
+            let found = self.rules.iter().find(|(table, ..)| rule == host_rule_key(&rule_match(table)));
+            found.map(|(_, source, place)| self.at(source, &format!("{place}.{field}")))
         };
-        let of_value = self.values.get(key).map(|(_, source)| source);
-        of_value.or_else(of_rule).cloned().unwrap_or(Source::Default)
+        let of_value = self.values.get(without_item(key)).map(|(_, source)| self.at(source, key));
+        of_value.or_else(of_rule).unwrap_or(Source::Default)
     }
 
     fn settings(self) -> Vec<Setting> {
         let values = self.values.into_iter().filter(|(key, _)| key != "host_rule");
         let values = values.map(|(key, (value, source))| Setting { value: masked(&key, value), key, source });
-        let rules = self.rules.into_iter().map(|(mut rule, source)| {
+        let rules = self.rules.into_iter().map(|(mut rule, source, _)| {
             let key = host_rule_key(&rule_match(&rule));
             rule.remove("match");
             Setting { key, value: Value::Table(rule), source }
@@ -283,6 +290,11 @@ impl Layers {
         settings.sort_by(|left, right| left.key.cmp(&right.key));
         settings
     }
+}
+
+/// Returns a key without the number of a token.
+fn without_item(key: &str) -> &str {
+    if key.starts_with("api.tokens[") { "api.tokens" } else { key }
 }
 
 /// Flattens tables to dotted keys; arrays and empty tables stay whole.
@@ -343,7 +355,8 @@ fn rule_match(rule: &Table) -> String {
     rule.get("match").and_then(Value::as_str).unwrap_or_default().trim_start_matches("*.").to_ascii_lowercase()
 }
 
-fn rule_problems(rule: &Table, place: &str, from: impl Fn(&str) -> Source) -> Vec<Problem> {
+/// Returns the fields of a rule that it cannot have, and why.
+fn rule_problems(rule: &Table, place: &str, from: impl Fn(&str) -> Source) -> Vec<(String, Problem)> {
     let name = match rule_match(rule) {
         unnamed if unnamed.is_empty() => place.to_owned(),
         domain => host_rule_key(&domain),
@@ -351,16 +364,14 @@ fn rule_problems(rule: &Table, place: &str, from: impl Fn(&str) -> Source) -> Ve
     let known = field_names::<HostRule>();
     let judge = |(field, value): (&String, &Value)| {
         if !known.contains(&field.as_str()) {
-            let mut problem = unknown_key(field, &from(field), known.iter().copied());
-            if let Problem::UnknownKey { name: typed, .. } = &mut problem {
-                *typed = format!("{name}.{field}");
-            }
-            return Some(problem);
+            let nearest = nearest(field, known.iter().copied()).map(str::to_owned);
+            let problem = Problem::UnknownKey { name: format!("{name}.{field}"), from: from(field), nearest };
+            return Some((field.clone(), problem));
         }
         let alone = Table::from_iter([(field.clone(), value.clone())]);
         let error = alone.try_into::<HostRule>().err()?;
         let reason = format!("cannot be {value}: {}", error.message().trim_end());
-        Some(Problem::Value { key: format!("{name}.{field}"), from: from(field), reason })
+        Some((field.clone(), Problem::Value { key: format!("{name}.{field}"), from: from(field), reason }))
     };
     rule.iter().filter_map(judge).collect()
 }
@@ -377,66 +388,6 @@ fn unknown_key<'a>(key: &str, from: &Source, known: impl Iterator<Item = &'a str
 /// Returns the environment variable that sets a key.
 fn variable_of(key: &str) -> String {
     format!("FEEDFLEET_{}", key.replace('.', "__").to_ascii_uppercase())
-}
-
-/// Returns the value without what must not be shown.
-fn masked(key: &str, value: Value) -> Value {
-    match value {
-        Value::Array(tokens) if key == "api.tokens" => {
-            let masked = tokens.into_iter().map(|token| match token {
-                Value::Table(mut token) => {
-                    for secret in ["token", "token_hash"] {
-                        if let Some(value) = token.get_mut(secret) {
-                            *value = Value::String("***".to_owned());
-                        }
-                    }
-                    Value::Table(token)
-                }
-                other => other,
-            });
-            Value::Array(masked.collect())
-        }
-        Value::String(secret) if key.starts_with(SECRETS) && !secret.is_empty() => Value::String("***".to_owned()),
-        Value::Array(secrets) if key.starts_with(SECRETS) => {
-            Value::Array(secrets.iter().map(|_| Value::String("***".to_owned())).collect())
-        }
-        Value::String(url) if key.ends_with("url") => Value::String(without_password(&url)),
-        other => other,
-    }
-}
-
-/// Returns a URL to show: its passwords, before the host or in the query, as stars; all of one that has no
-/// host and may hold a password.
-pub fn without_password(text: &str) -> String {
-    // The form with several hosts is not one that can be parsed.
-    if let Some((before, hosts, after)) = hosts_of(text)
-        && hosts.len() > 1
-    {
-        return without_password(&format!("{before}hosts{after}")).replacen("hosts", &hosts.join(","), 1);
-    }
-    let parsed = url::Url::parse(text).ok().filter(url::Url::has_host);
-    let Some(mut url) = parsed else {
-        let may_hold_one = text.contains('@') || text.contains('?');
-        return if may_hold_one { "***".to_owned() } else { text.to_owned() };
-    };
-    let has_password = url.password().is_some();
-    if has_password && url.set_password(Some("***")).is_err() {
-        return "***".to_owned();
-    }
-    let is_secret = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        ["pass", "pwd", "secret", "token"].iter().any(|word| name.contains(word))
-    };
-    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
-    let has_secret = pairs.iter().any(|(name, _)| is_secret(name));
-    if has_secret {
-        let shown = |(name, value): &(String, String)| {
-            let value = if is_secret(name) { "***".to_owned() } else { value.clone() };
-            (name.clone(), value)
-        };
-        url.query_pairs_mut().clear().extend_pairs(pairs.iter().map(shown));
-    }
-    if has_password || has_secret { url.to_string() } else { text.to_owned() }
 }
 
 #[cfg(test)]

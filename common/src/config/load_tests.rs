@@ -2,7 +2,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use super::*;
-use crate::config::PolicyMode;
+use crate::config::{PolicyMode, without_password};
 
 fn environment(pairs: &[(&str, &str)]) -> impl Iterator<Item = (String, String)> {
     let owned: Vec<_> = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -86,6 +86,9 @@ fn an_unknown_key_is_refused_with_the_nearest_one_and_its_place() {
     assert!(error.contains("colours") && error.contains("config print"), "{error}");
     let error = from_file("[[host_rule]]\nmatch = \"a.org\"\ngab = \"1s\"\n").unwrap_err().to_string();
     assert!(error.contains("host_rule.\"a.org\".gab") && error.contains("did you mean gap?"), "{error}");
+    let rule = "[{ match = \"a.org\", gab = \"1s\" }]";
+    let error = from_environment("FEEDFLEET_HOST_RULE", rule).unwrap_err().to_string();
+    assert_eq!(error, "unknown key host_rule.\"a.org\".gab in the environment; did you mean gap?");
 }
 
 #[test]
@@ -125,12 +128,23 @@ fn all_mistakes_of_a_file_are_listed_each_with_its_line() {
         "fetch.timeout in line 6 of FILE cannot be",
         "fetch.allow_ports in line 7 of FILE",
         "host_rule.\"a.org\".gap in line 14 of FILE",
+        "host_rule.\"b.org\".parallel in line 18 of FILE must be at least 1",
         "unknown key host_rule.\"b.org\".gab in line 19 of FILE",
     ] {
         assert!(error.contains(part), "{part} is missing in\n{error}");
     }
     // The lease may be long enough for the timeout that was meant.
-    assert_eq!(wrong.problems.len(), 6, "{error}");
+    assert_eq!(wrong.problems.len(), 7, "{error}");
+    // The field that a rule may have meant names no key outside of it.
+    let text = "[policy]\ndefault_interval = \"1m\"\n[[host_rule]]\nmatch = \"a.org\"\nintervall = \"1h\"\n";
+    let error = from_file(text).unwrap_err().to_string();
+    assert!(
+        error.contains("did you mean interval?") && error.contains("policy.min_interval in the defaults"),
+        "{error}"
+    );
+    // A rule that does not say which hosts it is for is refused for that alone.
+    let error = from_file("[[host_rule]]\nmatch = 1\nparallel = 0\n").unwrap_err();
+    assert!(error.problems.len() == 1 && error.to_string().starts_with("host_rule[0].match in line 2 of"), "{error}");
 }
 
 #[test]
@@ -280,7 +294,7 @@ fn configurations_that_would_break_a_promise_are_refused_by_key() {
     for (key, value) in [("parallel", "0"), ("interval", "\"366d\""), ("gap", "\"366d\""), ("soft_for", "\"366d\"")] {
         let rule = format!("[[host_rule]]\nmatch = \"a.org\"\n{key} = {value}\n");
         let error = from_file(&rule).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("host_rule.\"a.org\".{key} in line 1 of /")), "{error}");
+        assert!(error.starts_with(&format!("host_rule.\"a.org\".{key} in line 3 of /")), "{error}");
     }
     for texts in [vec![String::new()], vec!["a\nb".into()], vec!["x".repeat(201)], vec!["x".into(); 33]] {
         let error = from_file(&format!("[delivery]\nexchange_texts = {texts:?}\n")).unwrap_err().to_string();
@@ -331,6 +345,11 @@ fn without_loopback_tokens_are_asked_for_and_short_or_doubled_ones_refused() {
         let error = from_file(&format!("{open}{tokens}")).unwrap_err().to_string();
         assert!(error.contains("api.tokens") && !error.contains("0123456789abcdef"), "{error}");
     }
+    let two = format!("{open}{one}{}", token("b", "short"));
+    let error = from_file(&two).unwrap_err().to_string();
+    assert!(error.starts_with("api.tokens in line 7 of /") && error.contains("hold \"b\""), "{error}");
+    let error = from_file(&two.replace("\"short\"", "1")).unwrap_err().to_string();
+    assert!(error.starts_with("api.tokens in line 7 of /") && error.contains("number 2 has"), "{error}");
     let words = ["test", "password", "admin", "secret", "changeme", "token", "feedfleet", ""];
     let hashed = words.map(|word| format!("token_hash = \"{}\"", crate::config::hash_of_token(word)));
     let guessed = hashed.map(|hash| token("a", "").replace("token = \"\"", &hash));

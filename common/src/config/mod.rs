@@ -8,6 +8,7 @@ mod check;
 mod error;
 mod host_rules;
 mod load;
+mod masked;
 mod networks;
 mod policy;
 mod postgres;
@@ -28,7 +29,8 @@ use toml::{Table, Value};
 pub use api::{ApiConfig, ApiRole, ApiToken, hash_of_token};
 pub use error::{ConfigError, Problem, Source};
 pub use host_rules::check_host_rule;
-pub use load::{Loaded, Setting, load, without_password};
+pub use load::{Loaded, Setting, load};
+pub use masked::without_password;
 pub use policy::{
     CategoriesConfig, CategoryA, CategoryB, CategoryC, CategoryD, FailingConfig, PenaltyConfig, PolicyConfig,
     PolicyMode,

@@ -1,5 +1,5 @@
-//! Due times that do not follow from a report: a feed's first one (rule 8), and the one after a change of its audience; and how far
-//! ahead due times are.
+//! Computes due times that do not follow from a report: the first one of a feed (rule 8), and the one after a change of its audience.
+//! Also computes how far in the future due times usually are.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use super::category::category;
 use super::decide::{finish, normal_plan};
 use super::hot_minute::{self, OPEN_REACH};
 use super::plan::scaled;
-use super::{Draw, Policy, Subject, Terms};
+use super::{Draw, Policy, Rule, Subject, Terms};
+use crate::calm::Window;
 use crate::config::{CategoriesConfig, PolicyConfig};
 use crate::policy::Status;
 use crate::time::Timestamp;
@@ -56,7 +57,13 @@ pub fn replan(
     }
     let category = category(subject);
     let fresh_for = state.fresh_until.map(|until| until.since(polled)).filter(|fresh_for| *fresh_for > Duration::ZERO);
-    let normal = normal_plan(subject, category, polled, fresh_for, policy);
+    let mut normal = normal_plan(subject, category, polled, fresh_for, policy);
+    let narrowest = normal.window.map(Window::narrowest);
+    if let Some(window) = narrowest.filter(|window| normal.unskipped(window.start) < window.end()) {
+        // The window is not stored. A poll within the narrowest one serves its midnight whatever the load is by then.
+        normal.window = Some(window);
+        normal.not_before(Rule::Calm, window.start);
+    }
     let finished = |salt: f64| {
         let mut plan = normal;
         finish(&mut plan, state, category, now, Draw { salt, ..draw }, policy.config);

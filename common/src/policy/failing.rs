@@ -1,7 +1,7 @@
-//! When a run of failures is long enough that the feed's readers should know.
+//! Decides when a feed has failed for long enough that its readers should know.
 //!
-//! A feed that posts every hour is missed within hours, one that posts once a month is not missed for a week. So the time is
-//! the one in which some posts are expected, at the feed's own rate, within limits.
+//! Readers miss an hourly feed within hours, but do not miss a monthly one for a week. The time is therefore the time in
+//! which a few posts are expected at the feed's posting rate, within limits.
 
 use std::time::Duration;
 

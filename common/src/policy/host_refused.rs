@@ -50,6 +50,7 @@ pub fn host_refused(
     }
     plan.not_before(Rule::HostRefuses, until);
     finish(&mut plan, &state, category, now, draw, policy.config);
+    state.window = plan.window;
     if let Some(penalty) = &mut state.penalty {
         penalty.until = plan.due;
     }

@@ -1,5 +1,5 @@
-//! Where in the window before a midnight a feed is polled for its calm subscribers: at a moment drawn over the open minutes.
-//! It takes the place of salt (rule 6), and a move out of a hot minute (rule 7) is not needed then, which could lead past
+//! Chooses when a feed is polled for its calm subscribers, within the window before a midnight: at a random moment in the open
+//! minutes. This replaces salt (rule 6), and makes it unnecessary to leave hot minutes (rule 7), which could move the poll past
 //! midnight.
 
 use super::Rule;

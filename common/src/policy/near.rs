@@ -1,5 +1,5 @@
-//! Where around its interval a feed is polled that the adaptive rule spaces (rules 6 and 7 in one step), as long as minutes
-//! stay even: at a moment drawn over the open minutes between half a salt before the due time and half a salt after it.
+//! Chooses the due time of a feed whose interval follows from the adaptive rule (rules 6 and 7 in one step), while minutes are
+//! evenly used: a random moment in the open minutes between half a salt before the due time and half a salt after it.
 //!
 //! The wide way (`salt`, then `hot_minute`) adds the whole salt and moves what is due in a hot minute up to a quarter of an
 //! hour ahead, which costs feeds at the shortest interval a tenth of their delay. It keeps minutes even in every fleet;

@@ -1,7 +1,7 @@
-//! Which reports are believed: those that prove, by a job's authentication code, that they answer a job of this fleet.
+//! Accepts a report only if a job's authentication code proves that it answers a job of this fleet.
 //!
-//! The keys are the store's, shared by all schedulers and unknown to workers. A report that proves nothing is dropped before it
-//! touches a hold or the store, counted, and logged at a limited rate.
+//! The keys are the store's, shared by all schedulers and unknown to workers. A report without proof is dropped before it
+//! changes a hold or the store, is counted, and is logged at a limited rate.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

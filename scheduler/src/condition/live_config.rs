@@ -1,4 +1,4 @@
-//! The configuration in force: this scheduler's own, with the sections over it that the schedulers of the fleet agreed on
+//! The configuration in force: this scheduler's own, except for the sections that all schedulers of the fleet share
 //! ([`common::accepted`]).
 
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,7 +1,8 @@
-//! How loaded the fleet is, from 0 to 1: what moves the classes' intervals through their ranges.
+//! How loaded the fleet is, from 0 to 1. The load stretches the intervals of mode `classes` within their ranges, and the windows
+//! before a midnight in which calm feeds are polled.
 //!
-//! Two signs count, the stronger one: how late the oldest due feed is (parked ones aside: they wait for their hosts, not
-//! for us), and how full the job queue is. Smoothed, so that one slow moment does not stretch intervals of hours.
+//! The load is the higher of two signs: how late the oldest due feed is (except parked feeds, which wait for their hosts and not
+//! for us), and how full the job queue is. It is smoothed, so that one slow moment does not lengthen intervals of hours.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

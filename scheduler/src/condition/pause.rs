@@ -1,4 +1,4 @@
-//! Whether all polling is paused: what the store said last, or what this process did since, which counts from that moment on.
+//! Whether all polling is paused: the state that was last read from the store, or a later change by this process, which applies at once.
 
 use std::sync::{Mutex, MutexGuard};
 

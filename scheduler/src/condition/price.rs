@@ -1,8 +1,8 @@
-//! The price of a poll, as this scheduler knows it, and what it sees of demand between two looks at it.
+//! The price of a poll, as this scheduler last read it, and the demand that it has seen since.
 //!
-//! The price itself is in the store, so that all schedulers decide by the same one and a restart changes nothing. No
-//! scheduler leads: each one corrects the price once a minute by what all of them did, which they tell each other through the schedule,
-//! and a correction of a price that another has just changed is dropped. [`common::policy::price`] says what a price should be.
+//! The price itself is in the store, so that all schedulers use the same one and a restart changes nothing. No scheduler
+//! leads: once a minute, each one corrects the price by what all of them did (they share these numbers through the schedule).
+//! If another scheduler has just changed the price, the correction is dropped. [`common::policy::price`] says what a price should be.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! Hosts whose rule names soft statuses: which of their feeds are answered so at present. While several are, the trouble is the
-//! host's, and none of them is put into the penalty box for it.
+//! Hosts whose rule names soft statuses: which of their feeds currently receive such a status. While several do, the cause is the
+//! host and not the feed, so none of these feeds enters the penalty box because of it.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -2,8 +2,8 @@
 //!
 //! Every other check tests whether a server answers. This one tests the result: when feeds have been due for several
 //! leases and not one report has arrived in that time, although nothing is known that would explain it, the process
-//! itself is stuck, and a restart is better than waiting. The same applies when it is unknown for as long whether feeds
-//! are due, because a call fails that its server would answer.
+//! itself is stuck, and a restart is better than waiting. The same applies if, for the same time, this process
+//! cannot find out whether feeds are due although the server would answer.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Which hosts fail and throttle most at present, by the reports that this scheduler settles: for people who look. No
-//! decision depends on it.
+//! Which hosts fail and throttle most at present, by the reports that this scheduler settles. Shown to
+//! operators; no decision depends on it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};

@@ -186,7 +186,7 @@ impl Attempts {
             match &hub.intent {
                 Some(intent) if task.asks => {
                     let is_strangers = intent.is_first && of.by == ANONYMOUS;
-                    return Ok(match self.refusals.wait(&task.url, now).filter(|_| is_strangers) {
+                    return Ok(match self.refusals.wait(&task.url, hub.until, now).filter(|_| is_strangers) {
                         Some(wait) => Next::Rest(Ended::Unanswered(Some(wait))),
                         None => Next::Ask(intent.clone()),
                     });
@@ -253,7 +253,12 @@ impl Attempts {
 
     /// Writes a request's body. A notification of the hub says how the feed is, as of now; `None` if the feed was erased, or
     /// became private and the subscriber has no token.
-    async fn body(&self, of: &Subscription, epoch: &str, events: Vec<Event>) -> Result<Option<Body>, String> {
+    pub(super) async fn body(
+        &self,
+        of: &Subscription,
+        epoch: &str,
+        events: Vec<Event>,
+    ) -> Result<Option<Body>, String> {
         let feed = match (&of.hub, of.wish.filter.feed) {
             (Some(_), Some(feed)) => {
                 self.ops.store.feed(&FeedRef::Id(feed)).await.map_err(|error| with_causes(&error))?

@@ -1,17 +1,22 @@
 //! What strangers cannot learn from the hub or make it do, and what a pause does not stop.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::config::HubAccess;
 use common::policy::Status;
 
+use super::attempt::Attempts;
 use super::hub_tests::*;
-use super::targets::REFUSALS;
+use super::lanes::Lanes;
+use super::recent::Recent;
+use super::saver::Saver;
+use super::targets::{REFUSALS, Refusals};
 use super::tending::round;
 use crate::ops::hub::{HubRefusal, HubRequest};
 use crate::ops::subscriptions::EditSubscription;
 use crate::ops::{self, AddFeed, EditFeed};
-use store::{IntentMode, SubscriptionState};
+use store::{IntentMode, Subscription, SubscriptionState};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -73,6 +78,31 @@ async fn what_a_feed_publishes_after_it_became_private_is_not_delivered() {
     for body in bodies {
         assert!(!body.contains("hidden"), "{body}");
     }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn what_was_read_of_a_feed_before_it_was_hidden_or_erased_is_not_written() {
+    let world = World::new(HubAccess::Known).await;
+    let id = world.ops.add(&[feed(TOPIC)], None).await.unwrap()[0].id;
+    world.ask(&request()).await;
+    let of = world.settled().await.unwrap();
+    let ops = Arc::clone(&world.ops);
+    let attempts = Attempts {
+        lanes: Lanes::new(8),
+        saver: Saver::new(Arc::clone(&ops.store), Arc::clone(&ops.clock), "test".to_owned()),
+        recent: Recent::default(),
+        refusals: Refusals::default(),
+        ops,
+    };
+    let is_written = async |of: &Subscription| attempts.body(of, "e", Vec::new()).await.unwrap().is_some();
+    assert!(is_written(&of).await);
+    let with_token = Subscription { by: "reader".into(), ..of.clone() };
+    let hide = EditFeed { private: Some(true), ..EditFeed::default() };
+    world.ops.edit(id, &hide).await.unwrap();
+    assert_eq!((is_written(&of).await, is_written(&with_token).await), (false, true));
+    assert!(world.ops.erase(id).await.unwrap());
+    assert!(!is_written(&with_token).await);
     world.end().await;
 }
 

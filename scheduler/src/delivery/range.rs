@@ -1,7 +1,7 @@
 //! The events of a request that is repeated: the range of numbers that its id names, read again.
 //!
-//! A first attempt may have taken its events from memory, where it can look further than one page of the store does. The range is
-//! therefore read to its end, however many pages that takes: a request that ended earlier would need another id.
+//! The first attempt may have taken its events from memory, where a range can be longer than one page of the store. The range is
+//! therefore read to its end, however many pages that takes: a request with fewer events would need a different id.
 
 use common::causes::causes;
 

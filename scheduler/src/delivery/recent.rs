@@ -1,5 +1,5 @@
-//! The newest events, as the reader for all has read them: subscriptions that are woken by an event take it from here, so that a
-//! thousand of them do not read it from the store a thousand times.
+//! The newest events, kept in memory by the common reader. Subscriptions that an event wakes take it from here, so that a thousand of
+//! them do not read it from the store a thousand times.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};

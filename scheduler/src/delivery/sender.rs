@@ -1,4 +1,5 @@
-//! What sends requests to the targets of subscriptions: a scheduler has no HTTP client (`docs/decisions/0026-deliveries.md`).
+//! The interface through which a scheduler sends requests to the targets of subscriptions, because it has no HTTP client
+//! (`docs/decisions/0026-deliveries.md`).
 
 use std::pin::Pin;
 

@@ -14,6 +14,7 @@ use url::Url;
 
 use super::backoff::next_try;
 use super::lanes::Way;
+use crate::ops::hub::CONFIRMED_WITHIN;
 
 /// First requests that a host may refuse in a row before further ones wait.
 pub(super) const REFUSALS: u32 = 20;
@@ -87,10 +88,12 @@ impl Refusals {
         }
     }
 
-    /// Returns until when a first request to this callback waits. Of those that wait any one is the next.
-    pub(super) fn wait(&self, callback: &Url, now: Timestamp) -> Option<Timestamp> {
+    /// Returns until when a first request to this callback waits that is forgotten at `ends`. Of those that wait the oldest is the next:
+    /// each waits up to a second longer, the longer the more time it has left.
+    pub(super) fn wait(&self, callback: &Url, ends: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let until = common::lock(&self.0).get(callback.host_str().unwrap_or_default())?.until;
-        (until > now).then(|| until.after(Duration::from_secs(1).mul_f64(rand::rng().random())))
+        let share = ends.since(now).as_secs_f64() / CONFIRMED_WITHIN.as_secs_f64();
+        (until > now).then(|| until.after(Duration::from_secs(1).mul_f64(share.min(1.0))))
     }
 }
 
@@ -128,26 +131,29 @@ mod tests {
     fn a_host_that_keeps_refusing_is_asked_ever_more_rarely_until_it_confirms() {
         let (refusals, now) = (Refusals::default(), Timestamp::from_millis(1_790_000_000_000));
         let of = |number: u32| format!("https://s.example/{number}").parse::<Url>().unwrap();
+        let wait = |url: &Url, now: Timestamp| refusals.wait(url, now.after(CONFIRMED_WITHIN), now);
         for number in 0..REFUSALS {
             refusals.note(&of(number), false, now);
         }
-        assert_eq!(refusals.wait(&of(99), now), None, "somebody may try some times");
+        assert_eq!(wait(&of(99), now), None, "somebody may try some times");
         let mut waits = Vec::new();
         for number in 0..10 {
             refusals.note(&of(number), false, now);
-            waits.push(refusals.wait(&of(99), now).unwrap().since(now));
+            waits.push(wait(&of(99), now).unwrap().since(now));
         }
         let seconds = |number: u64| Duration::from_secs(number);
         assert!(waits[0] < seconds(3) && waits[3] > seconds(5), "{waits:?}");
         assert!(waits[9] >= LONGEST_WAIT && waits[9] <= LONGEST_WAIT + seconds(1), "{waits:?}");
+        let seconds_left = |left: u64| refusals.wait(&of(99), now.after(seconds(left)), now).unwrap();
+        assert!(seconds_left(60) < seconds_left(70), "the oldest is the next");
         let other: Url = "https://t.example/".parse().unwrap();
-        assert_eq!(refusals.wait(&other, now), None);
+        assert_eq!(wait(&other, now), None);
         let later = now.after(LONGEST_WAIT);
-        assert_eq!(refusals.wait(&of(99), later), None);
+        assert_eq!(wait(&of(99), later), None);
         refusals.note(&of(98), false, later);
-        assert!(refusals.wait(&of(99), later).is_some());
+        assert!(wait(&of(99), later).is_some());
         refusals.note(&of(98), true, later);
-        assert_eq!(refusals.wait(&of(99), later), None);
+        assert_eq!(wait(&of(99), later), None);
         refusals.note(&of(98), false, later);
         refusals.note(&other, false, later.after(REMEMBERED));
         assert_eq!(common::lock(&refusals.0).len(), 1, "it is forgotten");

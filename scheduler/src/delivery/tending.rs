@@ -1,6 +1,6 @@
-//! What the hub does beside its subscribers' requests: leases end, feeds without subscribers are released, and
-//! subscribers learn that their feed is gone or the hub closed. Every scheduler does it; a step that another one did
-//! already changes nothing.
+//! The hub's periodic work: it ends expired leases, releases feeds without subscribers, and notifies subscribers when their
+//! feed is gone or the hub has been closed. Every scheduler does this; repeating a step that another scheduler has already done
+//! changes nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! What an event is about, as headers of its message: a consumer's headers exchange filters by them as the API does.
+//! Describes an event in the headers of its message, so that a consumer's headers exchange can filter as the API does.
 //!
-//! A broker compares whole values. What a feed has several of (labels), and what matches by its beginning (languages), is a header of
-//! its own for each value. A broker cannot search either, so the texts of `delivery.exchange_texts` are searched here.
+//! A broker can only compare whole values. A property with several values (labels), or one that is matched by its prefix
+//! (languages), therefore has a separate header for each value. A broker cannot search texts either, so this module searches for the
+//! texts of `delivery.exchange_texts`.
 
 use store::{Event, EventFilter, Lowered, Part};
 

@@ -1,9 +1,10 @@
-//! Passes events on to the exchange of a cluster, in the order of their numbers and at least once.
+//! Publishes events to the exchange of a cluster, in the order of their numbers and at least once.
 //!
-//! Every scheduler runs one, and one of them has the turn: the store says which, and the last event that was passed on.
-//! The holder renews its turn all the time. Another one takes over when the turn expires, and continues after the last
-//! event that the exchange confirmed. If two believe that they have the turn, because one of them was stopped for a
-//! while, they publish events twice and leave none out: each continues after the last confirmed event, in order.
+//! Every scheduler runs a relay, but only one at a time publishes: the one that has the turn, a lease in the store. The store
+//! also records the last event that was published. The holder renews its turn continuously. When the turn expires, another
+//! scheduler takes over and continues after the last event that the exchange confirmed. If two schedulers believe that they
+//! have the turn, because one of them was suspended for a while, they publish some events twice but omit none: each continues
+//! after the last confirmed event, in order.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Has the older entries of a feed read.
+//! Requests that the fleet fetches the older entries of a feed.
 
 use common::archive::ArchiveRead;
 use common::feed::Feed;

@@ -1,6 +1,6 @@
-//! Operations on hosts: what is known of them, rules, blocks.
+//! Operations on hosts: their state, rules and blocks.
 //!
-//! Each change writes the store first; [`crate::upkeep::orders`] carries it to wherever it counts, at once in this scheduler, within
+//! Each change is written to the store first. [`crate::upkeep::orders`] then applies it, at once in this scheduler and within
 //! about a second in the others.
 
 use std::collections::{BTreeSet, HashMap};

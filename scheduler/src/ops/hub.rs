@@ -21,7 +21,7 @@ use store::{
 };
 
 /// How long a first request may take to be confirmed.
-const CONFIRMED_WITHIN: Duration = Duration::from_secs(600);
+pub(crate) const CONFIRMED_WITHIN: Duration = Duration::from_secs(600);
 /// First requests without a token that may wait for their confirmation at once: in all, and of callbacks on one host.
 const MOST_UNCONFIRMED: usize = 500;
 const MOST_UNCONFIRMED_PER_HOST: usize = 50;

@@ -297,7 +297,9 @@ impl Ops {
         let config = self.condition.config.get();
         let policy =
             Policy { config: &config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
-        let earlier = before.poll_due().and_then(|due| replan(&subject, due, now, draw(), &policy));
+        let is_replanned = edit.audience.is_some() || edit.login.is_some() || edit.calm.is_some();
+        let due = before.poll_due().filter(|_| is_replanned);
+        let earlier = due.and_then(|due| replan(&subject, due, now, draw(), &policy));
         // A feed that is resumed keeps its due time, or is due at once if that has passed.
         let plan = match resumed {
             true => Some(added_again(before.poll_due().unwrap_or(now).max(before.state.hold_until.unwrap_or(now)))),
@@ -307,8 +309,7 @@ impl Ops {
         };
         let (next_due, archive) = plan.map_or((None, None), |plan| before.replanned(plan));
         Ok(FeedChange {
-            audience: (edit.audience.is_some() || edit.login.is_some() || edit.calm.is_some())
-                .then(|| (audience, category(&subject))),
+            audience: is_replanned.then(|| (audience, category(&subject))),
             calm: edit.calm.clone(),
             private: edit.private,
             labels: (!edit.labels.is_empty()).then(|| LabelChange {

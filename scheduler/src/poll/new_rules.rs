@@ -8,8 +8,8 @@ use common::time::Timestamp;
 use common::url::FeedId;
 
 use crate::error::BackendError;
-use crate::poll::subject::{draw, planned_subject};
-use crate::schedule::{Band, Claim, Schedule, ScheduleError, Slot};
+use crate::poll::subject::{draw, planned_subject, slot};
+use crate::schedule::{Claim, Schedule, ScheduleError, Slot};
 use store::{FeedChange, JobRow, Store, StoreError};
 
 /// What a dispatcher claimed and may poll.
@@ -34,7 +34,7 @@ pub(crate) async fn replanned(
     if ids.is_empty() {
         return Ok(due);
     }
-    let (mut put_off, mut changes) = (Vec::new(), Vec::new());
+    let mut changes = Vec::new();
     for feed in store.states_for(&ids).await? {
         let subject = planned_subject(rules, &feed, now);
         let Some((due_at, terms)) = postponed(&subject, now, draw(), policy) else { continue };
@@ -46,15 +46,16 @@ pub(crate) async fn replanned(
             ..FeedChange::default()
         };
         changes.push((feed.id, change));
-        put_off.push(Slot { feed: feed.id, due_at, band: Band::of(category, false) });
     }
-    match store.change_feeds(&changes, now).await {
+    let changed = match store.change_feeds(&changes, now).await {
         // A person changed one of them just now. They are polled once more at the old pace.
         Err(StoreError::Outdated) => return Ok(due),
         changed => changed?,
     };
+    // A wake that lies ahead comes before the new due time.
+    let put_off: Vec<Slot> = changed.iter().filter_map(|feed| Some(slot(rules, feed, feed.due()?))).collect();
     schedule.put(&put_off, now).await.or_else(ScheduleError::unless_part_away)?;
-    let (gone, due): (Due, Due) = due.into_iter().partition(|(row, _)| put_off.iter().any(|slot| slot.feed == row.id));
+    let (gone, due): (Due, Due) = due.into_iter().partition(|(row, _)| changes.iter().any(|(id, _)| *id == row.id));
     let idle: Vec<_> = gone.into_iter().filter_map(|(_, claim)| Some((claim.parked_at?, now))).collect();
     schedule.unpark(&idle).await.or_else(ScheduleError::unless_part_away)?;
     Ok(due)

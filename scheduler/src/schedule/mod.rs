@@ -4,8 +4,8 @@
 //!
 //! Each implementation guarantees:
 //! - a claim sets an entry's score to the end of its lease and never removes it;
-//! - each band gets a fifth of every claim, so that a backlog in one band never starves another, and the rest goes to
-//!   the most urgent one: after an outage the feeds with the most readers come first;
+//! - a fifth of every claim is reserved for each band but the most urgent, so that a backlog in one band never starves
+//!   another. The rest goes to the most urgent feeds first: after an outage the feeds with the most readers come first;
 //! - a lower during a live lease keeps the lease and is remembered: the next `put` makes the feed due;
 //! - a `put` that comes after the end of its caller's lease undoes no lower;
 //! - a host with parked feeds always has one timed head in the schedule (in each shard), whatever process dies;
@@ -221,7 +221,9 @@ pub trait Schedule: ScheduleUpkeep + ScheduleView {
     /// has ended.
     async fn extend(&self, feeds: &[FeedId], until: Timestamp) -> Result<(), ScheduleError>;
 
-    /// Parks claimed feeds at their hosts and makes sure that the hosts have timed heads.
+    /// Parks claimed feeds at their hosts and makes sure that the hosts have timed heads. Of several parkings of
+    /// one feed any one counts. Where a host's feeds in one call have leases that end at different times, its head is at the time of
+    /// any one that may come first.
     async fn park(&self, parkings: &[Parking]) -> Result<(), ScheduleError>;
 
     /// Brings the heads of hosts forward to the time at which they can be polled again. An optimisation only.

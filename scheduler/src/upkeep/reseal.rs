@@ -1,5 +1,5 @@
-//! The change of the key that logins and secrets are sealed with: in the background, those sealed with an older key are sealed again. Any
-//! number of schedulers may do it at once; every process that reads them has both keys.
+//! Key rotation: in the background, seals logins and secrets again that were sealed with an older key. Any number of schedulers may do this
+//! at the same time; every process that reads logins or secrets has both keys.
 
 use std::collections::BTreeSet;
 

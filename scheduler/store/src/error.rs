@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use common::time::ClocksDiffer;
 use common::url::FeedId;
+use sqlx::migrate::MigrateError;
 use sqlx::postgres::PgDatabaseError;
 
 /// The store's own trouble.
@@ -98,7 +99,7 @@ pub enum StoreError {
     },
     /// The schema could not be migrated.
     #[error("the store's schema could not be brought up to date")]
-    Migrate(#[source] Box<sqlx::migrate::MigrateError>),
+    Migrate(#[source] Box<MigrateError>),
     /// The database was written by a newer program.
     #[error("the database has schema version {found}, this program knows up to {known}: run a newer feedfleet")]
     TooNew {
@@ -173,6 +174,20 @@ impl StoreError {
             }
             _ => false,
         }
+    }
+
+    /// Returns whether the server ended a step of a migration because another session has a lock that it needs. Nothing of that step is
+    /// stored, and it may be tried again.
+    pub(crate) fn is_of_a_lock(&self) -> bool {
+        let source = match self {
+            StoreError::Database { source, .. } => source,
+            StoreError::Migrate(error) => match &**error {
+                MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => source,
+                _ => return false,
+            },
+            _ => return false,
+        };
+        matches!(postgres_state(source), Some(LOCK_NOT_AVAILABLE | DEADLOCK))
     }
 
     /// Returns whether the server's end, or its change to a standby, affects other connections too. That no new connection could be
@@ -259,6 +274,7 @@ pub(crate) fn sqlite_code(error: &sqlx::Error) -> Option<i32> {
 const DISK_FULL: &str = "53100";
 const SERIALIZATION_FAILURE: &str = "40001";
 const DEADLOCK: &str = "40P01";
+const LOCK_NOT_AVAILABLE: &str = "55P03";
 const PROGRAM_LIMIT: &str = "54000";
 const READ_ONLY: &str = "25006";
 const NO_STATEMENT: &str = "26000";

@@ -13,7 +13,7 @@ use super::{FeedQuery, FeedSort};
 pub(super) enum Lead {
     All,
     Host,
-    /// On one of several; no index has these in an order of lists.
+    /// On one of several; an index has those of each host by number, but not of all of them together.
     Hosts,
     Category,
     /// Any status but active.

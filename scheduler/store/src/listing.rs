@@ -1,9 +1,11 @@
 //! How a list of feeds is found in a store of millions: which index leads, and how far it is followed.
 //!
-//! A call looks at a bounded number of feeds ([`MOST`]), whatever the filters. There are three ways:
+//! A call looks at a bounded number of feeds ([`MOST`]), whatever the filters. There are four ways:
 //! - *sorted*: the filter with the fewest feeds (there are counters) leaves at most [`MOST`]: they are all looked at and put in
 //!   order;
 //! - *found*: an index of texts knows all of at most [`MOST`] feeds that have the searched text: these are sorted;
+//! - *next*: of several hosts, and of feeds with a label or a caller's id, the next [`MOST`] by number are read from the index of
+//!   each, and put in order;
 //! - *walk*: an index has the feeds of one filter in the list's order; they are looked at from the cursor on, and the
 //!   other filters are applied to each. A page ends after [`MOST`] feeds were looked at, even with fewer feeds than
 //!   requested, or none: its cursor continues from there.
@@ -102,6 +104,10 @@ pub(super) async fn list(source: &mut impl Source, query: &FeedQuery) -> Result<
     match query.sort {
         FeedSort::NextDue => return never_due(source, query, after, &counts).await,
         FeedSort::Category => return by_category(source, query, after, (&leads, &counts)).await,
+        FeedSort::Id if query.hosts.len() <= MOST_MERGED && is_led_by_hosts(&leads) => {
+            let ids = on_several_hosts(source, query, after).await?;
+            return in_order(source, query, ids).await;
+        }
         FeedSort::Id | FeedSort::Subscribers | FeedSort::LastPolled => {}
     }
     let ordered = leads.iter().find_map(|(lead, _)| Some((*lead, lead.index(query.sort)?)));
@@ -115,6 +121,42 @@ async fn in_order(source: &mut impl Source, query: &FeedQuery, ids: Vec<i64>) ->
     let page = sorted(source, query, None, Set::Ids(ids)).await?;
     let looked_at = last.map(|id| Position::new(query, 0, id).cursor());
     Ok(Page { next: page.next.or(looked_at), ..page })
+}
+
+/// A page of more hosts than this follows the order of all feeds instead of merging each host's.
+const MOST_MERGED: usize = 8;
+
+/// Returns whether, of the filters whose feeds can be read by number, the one with several hosts leaves the fewest feeds.
+fn is_led_by_hosts(leads: &[(Lead, u64)]) -> bool {
+    let mut by_number =
+        leads.iter().filter(|(lead, _)| matches!(lead, Lead::Hosts) || lead.index(FeedSort::Id).is_some());
+    matches!(by_number.next(), Some((Lead::Hosts, _)))
+}
+
+/// The next feeds on the query's hosts, by number, at most [`MOST`]. The index has those of one host in this order.
+async fn on_several_hosts(
+    source: &mut impl Source,
+    query: &FeedQuery,
+    after: Option<Position>,
+) -> Result<Vec<i64>, StoreError> {
+    let stretch = after.map_or(Stretch::Whole, Stretch::Behind);
+    let index = Lead::Host.index(FeedSort::Id).unwrap_or_default();
+    let order = Order { column: None, reversed: query.reversed, lead: Lead::Host, index };
+    let mut ids = Vec::new();
+    for host in &query.hosts {
+        let of_host = FeedQuery { hosts: vec![host.clone()], ..query.clone() };
+        let mut sql = Statement::default();
+        sql.push("SELECT id FROM feeds");
+        stretch.rows(&mut sql, &of_host, source.dialect(), &order);
+        sql.int(i64::from(MOST));
+        ids.extend(source.numbers(sql).await?);
+    }
+    ids.sort_unstable();
+    if query.reversed {
+        ids.reverse();
+    }
+    ids.truncate(MOST as usize);
+    Ok(ids)
 }
 
 /// Of these feeds, at most [`MOST`], all that the filters let through, in any order.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use common::archive::ArchiveRead;
 use common::document::{Document, Validators};
+use common::feed::Feed;
 use common::host::HostKey;
 use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{HostHold, PollState, Rule, Status, Terms, host_hold, limit_hold};
@@ -45,11 +46,11 @@ pub(super) struct Before {
     validators_url: Option<String>,
     pub(super) quota: Option<String>,
     gap_since: Option<i64>,
-    /// `None` where every poll writes the column anyway.
+    /// `None` where it was not read: every poll writes the column anyway.
     #[sqlx(default)]
     pub(super) polled_day: Option<i64>,
-    /// 1 if it has something that most feeds do not have: a wake, a hold, a failure, an archive and the like. 0 where every poll writes
-    /// these columns anyway.
+    /// 1 if it has something that most feeds do not have: a wake, a hold, a failure, an archive and the like. 0 where it was not read:
+    /// every poll writes these columns anyway.
     #[sqlx(default)]
     pub(super) rare: i64,
 }
@@ -59,7 +60,7 @@ impl Before {
     /// push costs depends on what was stored since. The writer must find out whether the row has changed.
     pub(super) fn seen(verdict: &Verdict) -> Option<Self> {
         let Verdict { report, audience_at, seen, .. } = verdict;
-        let Seen { category, status, host, wake_at, validators } = &**seen.as_ref()?;
+        let Seen { category, status, host, wake_at, validators, polled_day, has_rare } = &**seen.as_ref()?;
         let needs_more = report.pushed || report.page || matches!(report.outcome, Outcome::Modified(_));
         (!needs_more).then(|| Before {
             id: report.feed.0,
@@ -74,8 +75,8 @@ impl Before {
             validators_url: validators.for_url.clone(),
             quota: None,
             gap_since: None,
-            polled_day: None,
-            rare: 0,
+            polled_day: Some(*polled_day),
+            rare: i64::from(*has_rare),
         })
     }
 }
@@ -225,9 +226,22 @@ pub(super) fn gap_column(fresh: &Fresh<'_>) -> Option<i64> {
     state.last_success.map_or(Some(0), |_| state.gap_since.map(Timestamp::millis))
 }
 
-/// The value of the column `polled_day`: days since 1970 until the last poll, 0 before the first one.
+/// The value of the column `polled_day`.
 pub(super) fn polled_day(fresh: &Fresh<'_>) -> i64 {
-    fresh.verdict.decision.state.last_polled.map_or(0, |at| at.millis() / Column::DAY)
+    day_of(fresh.verdict.decision.state.last_polled)
+}
+
+/// Returns the days since 1970 until the last poll, 0 before the first one.
+pub(super) fn day_of(last_polled: Option<Timestamp>) -> i64 {
+    last_polled.map_or(0, |at| at.millis() / Column::DAY)
+}
+
+/// Returns whether a feed has something that most feeds do not have, in a column that not every poll writes.
+pub(super) fn has_rare(feed: &Feed) -> bool {
+    let PollState { hold_until, penalty, gap_since, silent_since, last_success, .. } = &feed.state;
+    let times = [&feed.wake_at, hold_until, gap_since, silent_since];
+    let is_troubled = penalty.is_some() || feed.last_error.is_some() || last_success.is_none();
+    is_troubled || feed.archive.is_some() || times.into_iter().any(Option::is_some)
 }
 
 /// What a verdict does to the entries.

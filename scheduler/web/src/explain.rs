@@ -75,6 +75,13 @@ fn view(feed: &Feed, category: Category, waits: &Waits<'_>) -> ExplainView {
             term.text = "a person resumed it or added it again: at once".to_owned();
         }
     }
+    if is_changed_since_its_poll(feed) {
+        // The stored category may be that of the new audience.
+        let named = format!("category {}", feed.category);
+        for term in terms.iter_mut().filter(|term| matches!(term.rule, Rule::Category | Rule::Adaptive)) {
+            term.text = term.text.replacen(&named, "its category when it was planned", 1);
+        }
+    }
     let notes = notes(feed, category, base, waits);
     let texts = terms.iter().map(|term| term.text.as_str()).chain(notes.iter().map(String::as_str));
     let text = texts.collect::<Vec<_>>().join("; ");
@@ -90,6 +97,12 @@ fn view(feed: &Feed, category: Category, waits: &Waits<'_>) -> ExplainView {
         notes,
         text,
     }
+}
+
+fn is_changed_since_its_poll(feed: &Feed) -> bool {
+    // A poll that a host rule postponed begins category F.
+    let by_rule = feed.category == Category::F && feed.terms.iter().any(|term| term.rule == Rule::HostInterval);
+    !by_rule && feed.state.last_polled.is_some_and(|polled| feed.audience_at > polled)
 }
 
 /// Says whether new entries are pushed, and what that means for polls.
@@ -149,7 +162,7 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
     if let Some(wake) = feed.wake_at {
         notes.push(format!("a refresh or ping wants it polled by {}", full(wake)));
     }
-    if feed.wake_at.is_none() && feed.state.last_polled.is_some_and(|polled| feed.audience_at > polled) {
+    if feed.wake_at.is_none() && is_changed_since_its_poll(feed) {
         notes.push(
             "its settings changed after its last poll: what makes its interval longer counts from the next poll on"
                 .to_owned(),
@@ -206,7 +219,7 @@ mod tests {
     use std::time::Duration;
 
     use common::calm::CalmGroup;
-    use common::policy::Term;
+    use common::policy::{PollState, Term};
     use common::url::FeedId;
     use store::FeedRef;
 
@@ -268,6 +281,11 @@ mod tests {
         // Its host got an interval since.
         let explained = view(&feed, Category::F, &no_waits(&config.policy, now));
         assert_eq!((explained.category, &*explained.terms[0].text), (Category::F, "category D: 1 h"));
+        // Its audience was edited since its last poll, and its stored category with it.
+        let state = PollState { last_polled: Some(now), ..feed.state };
+        let feed = Feed { category: Category::C, audience_at: now.after(Duration::from_secs(60)), state, ..feed };
+        let explained = view(&feed, Category::C, &no_waits(&config.policy, now));
+        assert_eq!(explained.terms[0].text, "its category when it was planned: 1 h");
     }
 
     #[tokio::test]

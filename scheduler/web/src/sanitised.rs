@@ -1,8 +1,8 @@
-//! HTML of strangers made safe to show: what `html=sanitised` adds to entries.
+//! Sanitises untrusted HTML, so that it is safe to show: what `html=sanitised` adds to entries.
 //!
-//! It is made on request and never stored. That costs some processor time a read, and no space. A fix in the sanitiser
-//! applies to every entry that was ever stored, which matters more: a stored text would keep the holes of the version
-//! that made it. The publisher's own text stays what it was, in `summary` and `content`.
+//! The sanitised text is computed on request and never stored. This costs some CPU time per read, but no disk space. More
+//! important, a fix in the sanitiser applies to every entry that was ever stored: a stored result would keep the
+//! vulnerabilities of the version that computed it. The publisher's original text remains in `summary` and `content`.
 //!
 //! What is left is text with structure, pictures and links. Scripts, styles, frames, forms, handlers of events, `id` and
 //! `class`, and addresses that run code or carry data are gone. Links get `rel="noopener noreferrer"`.

@@ -1,6 +1,5 @@
 //! One request of a fetch: when its host allows it, with the right fields, and what its answer's head decides.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use common::document::Validators;
@@ -9,7 +8,7 @@ use common::outcome::{Blocker, FailureKind};
 use common::policy::first_hold;
 use common::report::Outcome;
 use common::time::Timestamp;
-use common::url::{FeedId, FeedUrl};
+use common::url::FeedUrl;
 use http::header::{self, HeaderMap};
 use http::response::Parts;
 use http::{Method, StatusCode};
@@ -19,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::head_first;
 use super::progress::{Fetch, Step};
-use super::shared::Shared;
+use super::reading::read_apart;
 use crate::blocked;
 use crate::body::{self, BodyError, BodySlot, Rate, WireLimits};
 use crate::budget::{Busy, InFlight};
@@ -27,7 +26,7 @@ use crate::classify::{self, Asked, Head};
 use crate::client::{self, Answered};
 use crate::decode::{DecodeLimits, codings, decode};
 use crate::discover::is_activity;
-use crate::document::{Answer, Read, read};
+use crate::document::{Answer, Read};
 use crate::failure::{self, Failure, Unanswered};
 use crate::headers;
 use crate::links;
@@ -184,6 +183,7 @@ pub(super) async fn hop(fetch: &mut Fetch<'_>, url: &FeedUrl) -> Step {
     let limits = client::HeadLimits {
         deadline: fetch.deadline,
         timeout: fetch.shared.timeout,
+        idle: fetch.shared.idle_timeout,
         max_informational: fetch.shared.max_informational,
         max_header_bytes: fetch.shared.max_header_bytes,
         max_headers: fetch.shared.max_headers,
@@ -436,45 +436,6 @@ pub(super) async fn read_body(fetch: &mut Fetch<'_>, answer: Answer) -> Read {
     }
 }
 
-/// Decodes and parses on a separate thread, one of a few: that bounds memory and leaves the network its share. Returns
-/// also whether it took longer than it should; `None` if no thread was free by `longest_wait`, which is never the
-/// feed's fault.
-pub(super) async fn read_apart(
-    shared: &Shared,
-    feed: FeedId,
-    answer: Answer,
-    longest_wait: Instant,
-) -> Option<(Read, bool)> {
-    let mut limits = shared.limits;
-    let place = timeout_at(longest_wait, Arc::clone(&shared.parsers).acquire_owned()).await.ok()?;
-    let work = tokio::task::spawn_blocking(move || {
-        let begun = std::time::Instant::now();
-        limits.parse.deadline = Some(begun + PARSE_DEADLINE);
-        limits.decode.deadline = limits.parse.deadline;
-        let result = read(answer, &limits);
-        drop(place);
-        (result, begun.elapsed())
-    });
-    Some(match work.await {
-        Ok((read, took)) => {
-            let is_slow = took > SLOW_PARSE;
-            if is_slow {
-                tracing::warn!(%feed, ?took, bytes = read.bytes, "slow parse");
-            }
-            (read, is_slow)
-        }
-        Err(error) => {
-            tracing::error!(%feed, %error, "reading this feed panicked");
-            let detail = "our reader panicked over the body; please report it";
-            (Read::ended(Failure::new(FailureKind::Malformed, detail).into(), 0), false)
-        }
-    })
-}
-
-/// After this time decoding and parsing end, and the document is refused as too large. No honest document takes a tenth of it, even on a busy machine.
-const PARSE_DEADLINE: Duration = Duration::from_secs(10);
-/// A parse that takes longer is logged and counted: 20 MB take about a second.
-const SLOW_PARSE: Duration = Duration::from_secs(2);
 /// Waiting for a host takes at least this long, so that a stopped clock does not make a busy loop.
 const SHORTEST_WAIT: Duration = Duration::from_millis(5);
 /// Time for the page that comes with a failing status.

@@ -1,5 +1,5 @@
-//! JSON Feed 1.0 and 1.1, read with patience: a field of another type than the specification's is taken for what it
-//! means (a number as an id) or left out, and never costs the feed.
+//! Parses JSON Feed 1.0 and 1.1 leniently: a field whose type differs from the specification is interpreted (such as a
+//! number as an id) or omitted, and never makes the whole feed fail.
 //!
 //! Nesting is harmless: unknown values are skipped without recursion, and known ones nest to a fixed depth.
 

@@ -96,6 +96,36 @@ const BROKEN: &[(&str, &str, &str, bool)] = &[
         WHOLE,
     ),
     (
+        "CDATA that is not closed before that of the next item",
+        "<rss><channel><title>t</title><item><title>a</title><description><![CDATA[x</description></item><item><title><![CDATA[b]]></title></item></channel></rss>",
+        "t|a|b",
+        WHOLE,
+    ),
+    (
+        "a comment that is not closed before the next item",
+        "<rss><channel><title>t</title><item><title>a</title><!-- x</item><item><title>b</title></item></channel></rss>",
+        "t|a|b",
+        WHOLE,
+    ),
+    (
+        "a comment that is not closed before that of the next item",
+        "<rss><channel><title>t</title><item><title>a</title><description>d<!-- x</description></item><item><title>b</title><!-- y --></item></channel></rss>",
+        "t|a|b",
+        WHOLE,
+    ),
+    (
+        "an attribute whose quote is not closed, in elements with a prefix",
+        "<a:feed xmlns:a='http://www.w3.org/2005/Atom'><a:title>t</a:title><a:entry><a:title>a</a:title><a:link href=\"/1/></a:entry><a:entry><a:title>b</a:title><a:link href=\"/2\"/></a:entry></a:feed>",
+        "t|a|b",
+        WHOLE,
+    ),
+    (
+        "an entity of the document's own, with something else broken",
+        "<?xml version='1.0'?><!DOCTYPE rss [<!ENTITY me 'a'>]><rss><channel><title>t & u</title><item><title>&me;</title></item></channel></rss>",
+        "t & u|a",
+        WHOLE,
+    ),
+    (
         "tags closed in another case than opened",
         "<rss><channel><title>t</TITLE><Item><title>a</title></item></channel></RSS>",
         "t|a",

@@ -125,9 +125,9 @@ fn what_is_broken_beside_an_entry_is_no_edit_of_it() {
     const DIV: &str = "<div xmlns='http://www.w3.org/1999/xhtml'>";
     let entry = format!(
         "<entry><id>1</id><title type='xhtml'>{DIV}a &amp; <b>b</b></div></title><summary>c &amp;amp; d</summary>\
-         <content type='xhtml'>{DIV}<p>1 &lt; 2</p><p/><![CDATA[<x>]]></div></content></entry>"
+         <content type='xhtml'>{DIV}<p>1 &lt; 2</p><p/><![CDATA[<x></entry>]]><!--</entry>--></div></content></entry>"
     );
-    let item = "<item><guid>1</guid><title>a<b>b</b></title><description><p>1 &lt; 2 &amp;amp; 3<br/></p><![CDATA[<i>]]></description>\
+    let item = "<item><guid>1</guid><title>a<b>b</b></title><description><p>1 &lt; 2 &amp;amp; 3<br/></p><![CDATA[<i></item>]]></description>\
                 <content:encoded><![CDATA[<p>&lt;</p>]]></content:encoded></item>";
     let broken = [("<title>a & b</title>", false), ("<title>no end", false), ("<p></q>", false), ("<title>cut", true)];
     let atom = ("<feed xmlns='http://www.w3.org/2005/Atom'>", entry.as_str(), "entry", "</feed>");

@@ -1,7 +1,7 @@
-//! Starts and releases of requests that come while the server answers earlier ones: they go to it together, in one script.
+//! Batches starts and releases of requests: those that arrive while the server answers an earlier call are sent together, in one script.
 //!
-//! A call goes out at once, alone, if none of its group is out: no call waits for others to come. Of each group one
-//! call is out at a time; what arrives meanwhile is the next one, up to [`AT_ONCE`] items. When a call fails, each of
+//! If no call of its group is in flight, a call is sent at once, alone: no call waits for others to arrive. Each group has at most
+//! one call in flight; the items that arrive meanwhile form the next one, up to [`AT_ONCE`] items. When a call fails, each of
 //! its items fails, and each may have taken effect, as if it had been a separate call. When the server refuses several
 //! items together, each is sent alone, so that one of them does not make the others fail.
 

@@ -80,6 +80,28 @@ fn a_load_that_changes_leaves_one_poll_before_each_midnight() {
 }
 
 #[test]
+fn a_poll_that_was_planned_otherwise_serves_its_midnight_too_when_the_load_falls() {
+    let groups = [group("Europe/Paris")];
+    let config = plain();
+    let calm = Subject { calm: &groups, ..readers(0) };
+    let at_load = |load: f64| Policy { config: &config, load, price: config.price };
+    let next = |subject: &Subject<'_>, started: Timestamp| {
+        let report = FetchReport { started, ..unchanged() };
+        decide(subject, &report, started, NO_SALT, &at_load(0.0)).next_due.unwrap()
+    };
+    let refused = host_refused(&calm, &answered(403), noon(), noon(), NO_SALT, &at_load(1.0));
+    assert_eq!(refused.next_due, Some(at("2026-10-07T21:00:00Z")));
+    assert_eq!(next(&after(&calm, &refused), refused.next_due.unwrap()), at("2026-10-08T21:45:00Z"));
+
+    // It had a daily interval, and gets calm subscribers.
+    let unread = decide(&readers(0), &unchanged(), noon(), NO_SALT, &at_load(1.0));
+    let subject = Subject { calm: &groups, ..after(&readers(0), &unread) };
+    let (due, terms) = replan(&subject, noon().after(2 * DAY), noon(), NO_SALT, &at_load(1.0)).unwrap();
+    assert_eq!((due, terms.last().unwrap().due), (at("2026-10-07T21:45:00Z"), due));
+    assert_eq!(next(&subject, due), at("2026-10-08T21:45:00Z"));
+}
+
+#[test]
 fn with_other_readers_it_is_polled_as_ever_and_before_each_midnight_too() {
     let groups = [group("Europe/Paris")];
     let config = plain();

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::watched::Watched;
 use super::*;
+use crate::ops;
 
 /// Returns a fleet over a schedule of which a part can be away, and two feeds with a job each.
 async fn in_parts() -> (Fleet, Arc<Watched>, [FeedId; 2], Vec<FetchJob>) {
@@ -54,5 +55,21 @@ async fn what_is_missing_in_other_parts_is_found_while_one_is_away() {
     fleet.ops.schedule.remove(&ids).await.unwrap();
     schedule.is_away.store(true, Ordering::Relaxed);
     assert!(fleet.reconciler.schedule_once(&*fleet.clock).await.is_err(), "not all could be compared");
+    schedule.is_away.store(false, Ordering::Relaxed);
     assert_eq!(fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap().feeds, 152);
+}
+
+#[tokio::test]
+async fn the_feeds_of_a_lifted_block_come_when_their_part_of_the_schedule_is_back() {
+    let (fleet, schedule, ..) = in_parts().await;
+    let id = fleet.add("http://c.example/").await;
+    let host = "c.example".parse().unwrap();
+    ops::hosts::block(&fleet.ops, &host, Duration::from_secs(3600)).await.unwrap();
+    assert!(fleet.dispatched().await.is_empty());
+    schedule.is_away.store(true, Ordering::Relaxed);
+    ops::hosts::unblock(&fleet.ops, &host).await.unwrap();
+    assert!(fleet.dispatched().await.is_empty(), "it waits for the end of the block");
+    schedule.is_away.store(false, Ordering::Relaxed);
+    fleet.reconciler.orders.look(fleet.clock.now()).await.unwrap();
+    assert_eq!(fleet.dispatched_ids().await, [id]);
 }

@@ -265,3 +265,36 @@ async fn the_feeds_of_a_host_that_answers_again_are_polled_although_their_requeu
     begin().await.unwrap();
     assert_eq!(requeues().await, begun, "once");
 }
+
+#[tokio::test]
+async fn the_feeds_of_a_host_that_answers_again_are_polled_although_the_stores_answer_to_that_was_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("feedfleet.db");
+    let store = Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap());
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let fleet = Fleet::over(config(), store, clock, Timestamp::EPOCH).await;
+    fleet.feeds_at("wall.example", 5).await;
+    fleet.live(HOUR, |_| None).await;
+    fleet.live(24 * HOUR, |_| Some(403)).await;
+    let refusals = &fleet.ops.condition.refusals;
+    let host = HostKey::new("wall.example:443");
+    let rest = refusals.of(&host).unwrap().until;
+    fleet.clock.advance(rest.since(fleet.clock.now()));
+    let mut jobs = fleet.dispatched().await;
+    while jobs.is_empty() {
+        assert!(fleet.clock.advance(STEP) < rest.after(48 * HOUR), "no feed is due");
+        jobs = fleet.dispatched().await;
+    }
+    let (outcome, http_status) = answered(None);
+    let report = FetchReport { http_status, ..fleet.work(&jobs[0], outcome).await };
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("ALTER TABLE host_refusals RENAME TO away").unwrap();
+    fleet.results.settle(vec![report.clone()], fleet.clock.now()).await.unwrap_err();
+    assert!(refusals.of(&host).is_some());
+    assert!(fleet.ops.store.requeues(false).await.unwrap().is_empty());
+    // It had ended in the store, so that the next call ends nothing.
+    other.execute_batch("DELETE FROM away; ALTER TABLE away RENAME TO host_refusals").unwrap();
+    fleet.settle(report).await;
+    assert!(refusals.of(&host).is_none());
+    assert!(!fleet.ops.store.requeues(false).await.unwrap().is_empty());
+}

@@ -56,6 +56,20 @@ async fn a_feed_that_was_planned_before_its_host_got_an_interval_is_planned_anew
 }
 
 #[tokio::test]
+async fn a_feed_that_is_planned_anew_is_polled_at_a_wake_that_lies_ahead() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("https://www.a.org/feed").await;
+    let due = fleet.polled(id, not_modified()).await;
+    fleet.set(&HostRule { interval: Some(Duration::from_secs(48 * 3600)), ..rule() }).await;
+    let now = fleet.clock.advance(due.since(fleet.clock.now()) + GAP);
+    let quiet = Duration::from_secs(60);
+    fleet.ops.store.wake(&[id], now.after(quiet), now).await.unwrap();
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.clock.advance(quiet);
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
 async fn another_scheduler_follows_at_its_next_look() {
     let fleet = Fleet::new().await;
     let rules = Arc::new(LiveRules::new(&config()));

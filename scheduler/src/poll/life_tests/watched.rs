@@ -21,7 +21,7 @@ pub(super) struct Watched {
     pub(super) parked: AtomicUsize,
     /// How many hosts were freed.
     pub(super) unparked: AtomicUsize,
-    /// The part with the feeds that are brought forward or taken out does not answer.
+    /// The part with the feeds that are brought forward, freed or taken out does not answer.
     pub(super) is_away: AtomicBool,
 }
 
@@ -81,7 +81,8 @@ impl Schedule for Watched {
 
     async fn unpark(&self, hosts: &[(HostKey, Timestamp)]) -> Result<(), ScheduleError> {
         self.unparked.fetch_add(hosts.len(), Ordering::Relaxed);
-        self.schedule.unpark(hosts).await
+        // An optimisation: a part that is away is left out.
+        if self.answer().is_err() { Ok(()) } else { self.schedule.unpark(hosts).await }
     }
 }
 
@@ -123,6 +124,7 @@ impl ScheduleView for Watched {
     }
 
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError> {
+        self.answer()?;
         self.schedule.depth(now).await
     }
 }

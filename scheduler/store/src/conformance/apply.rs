@@ -55,6 +55,33 @@ pub(crate) async fn stale_reports_do_not_stop_the_others_of_their_batch(backend:
     assert_eq!((feed(&*store, a).await.entries, feed(&*store, b).await.entries), (0, 1));
 }
 
+pub(crate) async fn a_row_that_changed_since_its_report_was_decided_is_read_once_more(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let (a, b) = (add(&*store, "https://a.org/feed").await, add(&*store, "https://b.org/feed").await);
+    // Read once, so that there is nothing rare about them.
+    let verdict = async |id, started, outcome| {
+        let mut verdict = verdict(&*store, id, started, outcome).await;
+        verdict.decision.state.last_success = Some(at(10));
+        verdict
+    };
+    let first = [verdict(a, 10, unchanged()).await, verdict(b, 10, unchanged()).await];
+    apply(&*store, &first, 11).await;
+    let second = [verdict(a, 20, unchanged()).await, verdict(b, 20, failed(FailureKind::Timeout)).await];
+    store.wake(&[a], at(25), at(25)).await.unwrap();
+    let applied = apply(&*store, &second, 30).await;
+    let woken = |applied: &Applied| matches!(applied, Applied::Stored { wake: true, .. });
+    assert_eq!(applied.iter().map(woken).collect::<Vec<_>>(), [true, false]);
+    let rows = [feed(&*store, a).await, feed(&*store, b).await];
+    assert_eq!(
+        rows.each_ref().map(|feed| (feed.version, feed.wake_at)),
+        [(Version(3), Some(at(25))), (Version(3), None)]
+    );
+    assert_eq!(rows.map(|feed| feed.last_error.is_some()), [false, true]);
+    apply(&*store, &[verdict(b, 40, unchanged()).await], 41).await;
+    assert_eq!((feed(&*store, b).await.last_error, store.history(b).await.unwrap().unwrap().len()), (None, 3));
+    assert_eq!(store.history(a).await.unwrap().unwrap().len(), 2);
+}
+
 pub(crate) async fn a_refused_row_takes_its_whole_batch_back(backend: &dyn Backend) {
     let store = backend.open().await;
     let (a, b) = (add(&*store, "https://a.org/feed").await, add(&*store, "https://b.org/feed").await);

@@ -165,6 +165,7 @@ macro_rules! stamp {
                 rows_that_leave_without_a_new_entry_are_counted;
                 feeds_of_one_batch_are_counted_each_on_its_own;
                 what_still_stands_in_the_document_stays;
+                a_delivery_beside_a_poll_of_its_feed_counts;
                 a_delivery_takes_no_identity_of_what_may_stand_in_the_document;
             }
             counts {
@@ -206,6 +207,7 @@ macro_rules! stamp {
                 of_two_reports_on_one_feed_the_second_is_stale;
                 a_report_on_an_unknown_feed_is_stale;
                 stale_reports_do_not_stop_the_others_of_their_batch;
+                a_row_that_changed_since_its_report_was_decided_is_read_once_more;
                 a_refused_row_takes_its_whole_batch_back;
                 failures_keep_what_the_last_good_answer_left;
                 a_304_replaces_the_validators_and_keeps_the_document;

@@ -148,6 +148,18 @@ pub(crate) async fn what_still_stands_in_the_document_stays(backend: &dyn Backen
     assert_eq!(new_entries(&applied), (0, 1), "an update, and not a new one");
 }
 
+pub(crate) async fn a_delivery_beside_a_poll_of_its_feed_counts(backend: &dyn Backend) {
+    let store = backend.open_within(ENTRIES).await;
+    let id = add(&*store, "https://a.org/feed").await;
+    poll(&*store, id, 10, numbered(0..10)).await;
+    let mut pushed = verdict(&*store, id, 20, numbered(10..12)).await;
+    pushed.report.pushed = true;
+    let polled = verdict(&*store, id, 20, unchanged()).await;
+    let applied = apply(&*store, &[pushed, polled], 20).await;
+    assert_eq!((new_entries(&applied[0]), over(&applied[0])), ((0, 0), (2, 0, 0)));
+    assert_eq!((&applied[1], stored(&*store, id).await.len()), (&Applied::Stale, 10));
+}
+
 pub(crate) async fn a_delivery_takes_no_identity_of_what_may_stand_in_the_document(backend: &dyn Backend) {
     let store = backend.open_within(QuotaConfig { rows_per_feed: 20, ..QuotaConfig::NONE }).await;
     let id = add(&*store, "https://a.org/feed").await;

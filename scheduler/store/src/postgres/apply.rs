@@ -203,14 +203,13 @@ async fn rows_before(on: &mut PgConnection, verdicts: &[Verdict], look: Look) ->
     };
     let unseen = verdicts.iter().zip(&seen).filter(|(_, seen)| seen.is_none());
     let unseen: Vec<FeedId> = unseen.map(|(verdict, _)| verdict.report.feed).collect();
-    let mut rows = match unseen.is_empty() {
-        true => Vec::new(),
-        false => {
-            let read = sqlx::query_as(LOCKED).bind(numbers(unseen)).fetch_all(on);
-            read.await.map_err(StoreError::on(ACTION))?
-        }
-    };
-    rows.extend(seen.into_iter().flatten());
+    let mut rows: Vec<Before> = seen.into_iter().flatten().collect();
+    if !unseen.is_empty() {
+        let read = sqlx::query_as(LOCKED).bind(numbers(unseen)).fetch_all(on);
+        let read: Vec<Before> = read.await.map_err(StoreError::on(ACTION))?;
+        // Behind the others: of a feed with several verdicts, what was read counts. Only that has its quota.
+        rows.extend(read);
+    }
     Ok(rows)
 }
 

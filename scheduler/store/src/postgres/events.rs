@@ -7,8 +7,9 @@ use sqlx::PgConnection;
 use super::PostgresStore;
 use super::connection::{SNAPSHOT, in_transaction, on_connection};
 use crate::columns::entry_identity_of;
-use crate::filter::{Chosen, Line, Since};
+use crate::filter::{Chosen, Line};
 use crate::row::{EntryRow, readable};
+use crate::since::Since;
 use crate::{EntryRef, Event, EventPage, EventQuery, Events, RelayTurn, StoreError, StoredEntry};
 
 /// An entry with what it says of its feed.

@@ -4,8 +4,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::causes::causes;
 use common::config::{QuotaConfig, ServerConfig};
 use rand::RngExt;
+use sqlx::migrate::Migrator;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
@@ -20,8 +22,18 @@ use crate::StoreError;
 pub(super) const CONNECTIONS: u32 = 10;
 /// A connection that was idle for this time is checked before use.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
-/// Migrations of large tables take their time.
+/// Connecting, and waiting for another process that migrates.
 const OPEN_LIMIT: Duration = Duration::from_secs(600);
+/// Migrations of large tables take their time. After this time the connection counts as lost.
+const MIGRATION_LIMIT: Duration = Duration::from_secs(24 * 3600);
+/// How long a migration waits for a lock: every later statement on the table queues behind it, also those that only read. Longer than
+/// `deadlock_timeout` (1 s), after which the server cancels an autovacuum that is in the way.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// Between two tries to get a lock, while the statements that queued are executed.
+const LOCK_PAUSE: Duration = Duration::from_secs(5);
+
+/// What a migration begins with.
+const LOOK: &str = "look at its schema";
 
 /// Settings of every connection.
 ///
@@ -71,15 +83,17 @@ impl PostgresStore {
         let read = primary::read(server, &name);
         let (hosts, target) = read.map_err(StoreError::on("read the URL of its database"))?;
         let servers = Servers::new(hosts, target, settings(limits, &schema));
-        bounded(ACTION, OPEN_LIMIT, async {
+        let connection = bounded(ACTION, OPEN_LIMIT, async {
             let connecting = tokio::time::timeout(limits.acquire, servers.connect()).await;
             let connecting = connecting.unwrap_or(Err(sqlx::Error::PoolTimedOut));
             let mut connection = connecting.map_err(StoreError::on(ACTION))?;
             refuse_shared_sessions(&servers, &mut connection).await?;
             refuse_narrow_encoding(&mut connection).await.map_err(StoreError::on(ACTION))??;
-            migrate(connection, namespace, &schema).await
+            wait_for_others(&mut connection, namespace).await?;
+            Ok(connection)
         })
         .await?;
+        bounded("migrate its schema", MIGRATION_LIMIT, migrate(connection, namespace, &schema)).await?;
         let connections = Connections::new(name, Arc::clone(&servers));
         let (known, new) = (Arc::clone(&connections), Arc::clone(&servers));
         let pool = PgPoolOptions::new()
@@ -120,25 +134,64 @@ fn settings(limits: Limits, schema: &str) -> String {
     text
 }
 
-/// Migrates the schema on a separate connection, under a lock that other starting processes wait for.
+/// Takes the lock under which a schema is migrated, and waits for processes that have it. It ends with the connection.
+async fn wait_for_others(on: &mut PgConnection, namespace: &str) -> Result<(), StoreError> {
+    const ACTION: &str = "wait for others that migrate it";
+    // The server ends the wait: it would not notice that we have left, and keep the session until the lock is free.
+    let longest = (OPEN_LIMIT - LOCK_PAUSE).as_millis();
+    let limits =
+        format!("SET statement_timeout = {longest}; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0");
+    on.execute(AssertSqlSafe(limits)).await.map_err(StoreError::on(ACTION))?;
+    let lock = sqlx::query("SELECT pg_advisory_lock(hashtextextended('feedfleet ' || $1, 0))").bind(namespace);
+    lock.execute(&mut *on).await.map_err(StoreError::on(ACTION))?;
+    on.execute("SET statement_timeout = 0").await.map_err(StoreError::on(ACTION))?;
+    Ok(())
+}
+
+/// Migrates the schema on a separate connection, which has the lock that other starting processes wait for. Gives way, and tries
+/// again, while another session has a lock that a statement needs.
 async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<(), StoreError> {
-    const ACTION: &str = "look at its schema";
-    on.execute("SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0")
-        .await
-        .map_err(StoreError::on(ACTION))?;
-    // Ends with the connection.
-    sqlx::query("SELECT pg_advisory_lock(hashtextextended('feedfleet ' || $1, 0))")
-        .bind(namespace)
-        .execute(&mut on)
-        .await
-        .map_err(StoreError::on("wait for others that migrate it"))?;
-    let found = version(&mut on, schema).await.map_err(StoreError::on(ACTION))?;
+    let found = version(&mut on, schema).await.map_err(StoreError::on(LOOK))?;
+    let wait = AssertSqlSafe(format!("SET lock_timeout = {}", LOCK_WAIT.as_millis()));
+    on.execute(wait).await.map_err(StoreError::on(LOOK))?;
     let mut migrations = sqlx_macros::migrate!("migrations/postgres");
+    // Our lock is of one namespace, theirs of the whole database.
+    migrations.set_locking(false);
     let known = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
     if found > known {
         return Err(StoreError::TooNew { found, known });
     }
-    let owner = owner(&mut on, namespace).await.map_err(StoreError::on(ACTION))?;
+    let is_upgrade = (1..known).contains(&found);
+    if is_upgrade {
+        tracing::info!(found, known, "migrating the schema of the database; with large tables this takes a while");
+    }
+    let pending = (found < known).then_some(&migrations);
+    let mut is_logged = false;
+    while let Err(error) = bring_up_to_date(&mut on, namespace, schema, pending).await {
+        if !error.is_of_a_lock() {
+            return Err(error);
+        }
+        if !is_logged {
+            let why = causes(&error);
+            tracing::warn!(why, "the migration needs a lock that another session has; retrying until it is free");
+            is_logged = true;
+        }
+        tokio::time::sleep(LOCK_PAUSE).await;
+    }
+    if is_upgrade || is_logged {
+        tracing::info!(version = known, "the schema of the database is migrated");
+    }
+    on.close().await.map_err(StoreError::on(LOOK))
+}
+
+/// Makes what is missing, and runs the migrations that are `pending`. May be repeated: each step is a transaction, or looks first.
+async fn bring_up_to_date(
+    on: &mut PgConnection,
+    namespace: &str,
+    schema: &str,
+    pending: Option<&Migrator>,
+) -> Result<(), StoreError> {
+    let owner = owner(on, namespace).await.map_err(StoreError::on(LOOK))?;
     if let Some(Owner { name, may_act: true }) = &owner {
         // After a restore, for example: all tables are to be the schedulers', new ones and those that
         // a backup or an earlier migration left to the administrator.
@@ -147,19 +200,16 @@ async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<
         let act = format!("DO $$ DECLARE owner text := {owner}; made text; BEGIN {hand_over} END $$; SET ROLE {role}");
         on.execute(AssertSqlSafe(act)).await.map_err(StoreError::on("act as the owner of its schema"))?;
     }
-    if found < known {
+    if let Some(migrations) = pending {
         // A role that may not create schemas may own one: IF NOT EXISTS would be refused anyway.
         if owner.is_none() {
             let create = AssertSqlSafe(format!("CREATE SCHEMA {schema}"));
             on.execute(create).await.map_err(StoreError::on("create its schema"))?;
         }
-        // Ours is of one namespace, theirs of the whole database.
-        let migrations = migrations.set_locking(false);
         // `run` by another name: the compiler does not see that this one's future may cross threads.
-        migrations.run_direct(None, &mut on, false).await.map_err(|error| StoreError::Migrate(Box::new(error)))?;
+        migrations.run_direct(None, on, false).await.map_err(|error| StoreError::Migrate(Box::new(error)))?;
     }
-    search::make_index(&mut on).await.map_err(StoreError::on("make the index for searches"))?;
-    on.close().await.map_err(StoreError::on(ACTION))
+    search::make_index(on).await.map_err(StoreError::on("make the index for searches"))
 }
 
 /// Who owns the schema.

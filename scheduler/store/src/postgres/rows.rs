@@ -9,6 +9,7 @@ use common::policy::Status;
 use common::push::RELIABLE_AFTER;
 use common::time::Timestamp;
 use common::url::FeedId;
+use serde::Serialize;
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::{PgConnection, Postgres};
@@ -42,37 +43,75 @@ pub(super) async fn write_polls(
     Ok(query.execute(on).await.map_err(StoreError::on(ACTION))?.rows_affected())
 }
 
-/// Binds what every poll changes: the parameters 1 to 22.
+/// What most polls have none of, as JSON: see `apply_poll.sql`.
+#[derive(Default, PartialEq, Serialize)]
+struct Rare<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    category: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    woken_before: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wake_at: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hold_until: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    penalty: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gap_since: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    silent_since: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    archive: Option<String>,
+}
+
+/// Returns what is rare about a poll; `None` for most.
+fn rare(fresh: &Fresh<'_>, clock_skew: Duration) -> Option<String> {
+    let (standing, state) = (fresh.new_standing(), fresh.state());
+    let rare = Rare {
+        category: standing.map(|(category, ..)| category),
+        status: standing.map(|(_, status, _)| Status::as_str(status)),
+        host: standing.map(|(.., host)| host),
+        woken_before: fresh.row.wake_at,
+        wake_at: fresh.unanswered_wake(clock_skew).map(Timestamp::millis),
+        hold_until: state.hold_until.map(Timestamp::millis),
+        failure: fresh.failure().map(FailureKind::as_str),
+        penalty: state.penalty.map(|penalty| penalty.kind.as_str()),
+        error: fresh.error(),
+        gap_since: verdicts::gap_column(fresh),
+        silent_since: state.silent_since.map(Timestamp::millis),
+        archive: fresh.archive().and_then(pack_archive),
+    };
+    // A struct of texts and numbers. An empty text would be refused as JSON.
+    (rare != Rare::default()).then(|| serde_json::to_string(&rare).unwrap_or_default())
+}
+
+/// Binds what every poll changes: the parameters 1 to 11.
 fn bind_polls<'q>(
     query: Query<'q, Postgres, PgArguments>,
     rows: &'q [&Fresh<'_>],
     clock_skew: Duration,
 ) -> Query<'q, Postgres, PgArguments> {
-    let standings = column(rows, |fresh| fresh.new_standing());
     let states = column(rows, |fresh| fresh.state());
     query
         .bind(column(rows, |fresh| fresh.row.id))
         .bind(column(rows, |fresh| fresh.row.version))
         .bind(column(rows, |fresh| fresh.row.audience_at))
-        .bind(column(rows, |fresh| fresh.row.wake_at))
-        .bind(column(&standings, |standing| standing.map(|(category, ..)| category)))
-        .bind(column(&standings, |standing| standing.map(|(_, status, _)| Status::as_str(status))))
-        .bind(column(&standings, |standing| standing.map(|(.., host)| host)))
         .bind(column(rows, |fresh| fresh.next_due().map(Timestamp::millis)))
-        .bind(column(rows, |fresh| fresh.unanswered_wake(clock_skew).map(Timestamp::millis)))
-        .bind(column(&states, |state| state.hold_until.map(Timestamp::millis)))
-        .bind(column(rows, |fresh| fresh.failure().map(FailureKind::as_str)))
-        .bind(column(&states, |state| state.penalty.map(|penalty| penalty.kind.as_str())))
         .bind(column(&states, |state| pack_state(state)))
         .bind(column(&states, |state| state.rhythm.to_bytes()))
         .bind(column(rows, |fresh| pack_terms(&fresh.terms())))
         .bind(column(rows, |fresh| fresh.history()))
-        .bind(column(rows, |fresh| fresh.error()))
-        .bind(i32::try_from(history::EARLIER).unwrap_or(i32::MAX))
-        .bind(column(rows, |fresh| verdicts::gap_column(fresh)))
-        .bind(column(&states, |state| state.silent_since.map(Timestamp::millis)))
-        .bind(column(rows, |fresh| fresh.archive().and_then(pack_archive)))
         .bind(column(rows, |fresh| verdicts::polled_day(fresh)))
+        .bind(column(rows, |fresh| rare(fresh, clock_skew)))
+        .bind(i32::try_from(history::EARLIER).unwrap_or(i32::MAX))
 }
 
 /// Writes polls with a document, in one update for both: a row that is written twice within a transaction fits into its page only once.

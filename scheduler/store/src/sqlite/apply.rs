@@ -1,34 +1,33 @@
 //! What the loops of a poll read and write. In `apply` verdicts become rows, in one transaction for the batch.
 //!
 //! The order is fixed: versions are looked at, then entries, feed rows, host holds and at last events are written. A
-//! reader sees all of it or nothing. A report that finds another version than its own touches nothing.
+//! reader sees all of it or nothing. A report that finds another version than its own touches nothing. Rows of polls without a
+//! document are not looked at where their verdicts hold what was seen: if one is not as it was then, the batch begins again and
+//! looks at all of them.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use common::config::QuotaConfig;
-use common::document::{Document, Validators};
 use common::feed::Feed;
 use common::host::HostKey;
-use common::known::KnownEntries;
-use common::outcome::FailureKind;
 use common::policy::HostHold;
 use common::push::RELIABLE_AFTER;
 use common::time::Timestamp;
 use common::url::FeedId;
-use sqlx::{FromRow, SqliteConnection};
+use sqlx::{FromRow, Sqlite, SqliteConnection, Transaction};
 
 use super::batch::{Batch, id_list};
-use super::{SqliteStore, entries};
+use super::{SqliteStore, entries, rows};
 use crate::changes::{self, Change, NewEvent};
-use crate::columns::{pack_archive, pack_detour, pack_onward, pack_state, pack_terms};
+use crate::columns::{pack_detour, pack_terms};
 use crate::quota::Spent;
 use crate::row::{FeedRow, JobColumns, PlaceColumns, readable};
 use crate::verdicts::{self, Before, Fresh, HostHolds, Tally};
-use crate::{Applied, Interruption, JobRow, Placement, Polls, StoreError, Verdict, history};
+use crate::{Applied, Interruption, JobRow, Placement, Polls, StoreError, Verdict};
 
-const ACTION: &str = "apply reports";
+pub(super) const ACTION: &str = "apply reports";
 
 #[async_trait]
 impl Polls for SqliteStore {
@@ -96,24 +95,13 @@ impl Polls for SqliteStore {
         clock_skew: Duration,
         now: Timestamp,
     ) -> Result<Vec<Applied>, StoreError> {
-        let mut tx = self.write(ACTION).await?;
-        let (mut fresh, answers) = verdicts::fresh(verdicts, rows_before(&mut tx, verdicts).await?);
-        if fresh.is_empty() {
-            return Ok(answers);
+        for reads_all in [false, true] {
+            let tx = self.write(ACTION).await?;
+            if let Some(answers) = apply(tx, verdicts, &self.quota, clock_skew, now, reads_all).await? {
+                return Ok(answers);
+            }
         }
-        let mut changes = entries::changes(&mut tx, &fresh).await?;
-        let mut spent = changes::keep_within(&fresh, &mut changes, &self.quota, now);
-        verdicts::note_cuts(&mut fresh, &spent);
-        let new_events = number(&mut tx, &fresh, &mut changes).await?;
-        let mut tallies = changes::tallies(&fresh, &changes);
-        make_room(&mut tx, &self.quota, (&fresh, &changes), &mut spent, &mut tallies, now).await?;
-        entries::write(&mut tx, &changes, now).await?;
-        write_feeds(&mut tx, (&fresh, &changes), &tallies, &spent, clock_skew).await?;
-        learn(&mut tx, &fresh, &changes).await?;
-        let holds = write_holds(&mut tx, &fresh, now).await?;
-        write_events(&mut tx, &new_events, &tallies, now).await?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        Ok(verdicts::answers(answers, &fresh, &tallies, &holds, &spent, clock_skew))
+        Err(StoreError::on(ACTION)(sqlx::Error::RowNotFound))
     }
 
     async fn placements(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError> {
@@ -154,6 +142,37 @@ impl Polls for SqliteStore {
             .map_err(StoreError::on("count the SLAs that cannot be kept"))?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
+}
+
+/// `None`, and nothing stored, when a row that was not read is not as it was when its verdict was decided.
+async fn apply(
+    mut tx: Transaction<'static, Sqlite>,
+    verdicts: &[Verdict],
+    quota: &QuotaConfig,
+    clock_skew: Duration,
+    now: Timestamp,
+    reads_all: bool,
+) -> Result<Option<Vec<Applied>>, StoreError> {
+    let (mut fresh, answers) = verdicts::fresh(verdicts, rows_before(&mut tx, verdicts, reads_all).await?);
+    if fresh.is_empty() {
+        return Ok(Some(answers));
+    }
+    let mut changes = entries::changes(&mut tx, &fresh).await?;
+    let mut spent = changes::keep_within(&fresh, &mut changes, quota, now);
+    verdicts::note_cuts(&mut fresh, &spent);
+    let new_events = number(&mut tx, &fresh, &mut changes).await?;
+    let mut tallies = changes::tallies(&fresh, &changes);
+    make_room(&mut tx, quota, (&fresh, &changes), &mut spent, &mut tallies, now).await?;
+    entries::write(&mut tx, &changes, now).await?;
+    if !rows::write_feeds(&mut tx, (&fresh, &changes), &tallies, &spent, clock_skew).await? {
+        tx.rollback().await.map_err(StoreError::on(ACTION))?;
+        return Ok(None);
+    }
+    learn(&mut tx, &fresh, &changes).await?;
+    let holds = write_holds(&mut tx, &fresh, now).await?;
+    write_events(&mut tx, &new_events, &tallies, now).await?;
+    tx.commit().await.map_err(StoreError::on(ACTION))?;
+    Ok(Some(verdicts::answers(answers, &fresh, &tallies, &holds, &spent, clock_skew)))
 }
 
 /// Deletes the oldest rows of feeds that would have more than they may.
@@ -198,13 +217,27 @@ async fn make_room(
     Ok(())
 }
 
-async fn rows_before(on: &mut SqliteConnection, verdicts: &[Verdict]) -> Result<Vec<Before>, StoreError> {
-    let rows: String = sqlx::query_scalar(include_str!("apply_before.sql"))
-        .bind(id_list(verdicts.iter().map(|verdict| verdict.report.feed)))
-        .fetch_one(on)
-        .await
-        .map_err(StoreError::on(ACTION))?;
-    serde_json::from_str(&rows).map_err(|error| StoreError::on(ACTION)(sqlx::Error::Decode(error.into())))
+async fn rows_before(
+    on: &mut SqliteConnection,
+    verdicts: &[Verdict],
+    reads_all: bool,
+) -> Result<Vec<Before>, StoreError> {
+    let (mut rows, mut unseen) = (Vec::with_capacity(verdicts.len()), Vec::new());
+    for verdict in verdicts {
+        match Before::seen(verdict).filter(|_| !reads_all) {
+            Some(seen) => rows.push(seen),
+            None => unseen.push(verdict.report.feed),
+        }
+    }
+    if !unseen.is_empty() {
+        let read = sqlx::query_scalar(include_str!("apply_before.sql")).bind(id_list(unseen)).fetch_one(on);
+        let read: String = read.await.map_err(StoreError::on(ACTION))?;
+        let read: Vec<Before> =
+            serde_json::from_str(&read).map_err(|error| StoreError::on(ACTION)(sqlx::Error::Decode(error.into())))?;
+        // Behind the others: of a feed with several verdicts, what was read counts.
+        rows.extend(read);
+    }
+    Ok(rows)
 }
 
 /// Gives every change its `seq`. No other transaction can take numbers meanwhile.
@@ -221,111 +254,6 @@ async fn number(
     Ok(changes::number(fresh, changes, last))
 }
 
-/// Writes the feeds' rows. Every poll writes the first part; the others are rare, so that a 304 costs one statement's row.
-async fn write_feeds(
-    tx: &mut SqliteConnection,
-    (fresh, changes): (&[Fresh<'_>], &[Change<'_>]),
-    tallies: &[Tally],
-    spent: &[Option<Spent>],
-    clock_skew: Duration,
-) -> Result<(), StoreError> {
-    let [mut standings, mut polls, mut rares, mut days, mut documents, mut validators, mut pushes] =
-        <[Batch; 7]>::default();
-    for (number, ((fresh, tally), spent)) in fresh.iter().zip(tallies).zip(spent).enumerate() {
-        if fresh.is_pushed() {
-            let known = sqlx::query_scalar("SELECT known FROM feeds WHERE id = ?1").bind(fresh.row.id);
-            let known: Vec<u8> = known.fetch_one(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-            let known = changes::known_after_push(&known, changes, number);
-            push(&mut pushes, fresh, tally.more, (known.as_ref(), spent.as_ref()));
-            continue;
-        }
-        poll(&mut polls, fresh);
-        rare(&mut rares, fresh, fresh.unanswered_wake(clock_skew));
-        if fresh.row.polled_day != Some(verdicts::polled_day(fresh)) {
-            days.row(|row| {
-                row.int(fresh.verdict.report.feed.0);
-                row.int(verdicts::polled_day(fresh));
-            });
-        }
-        if fresh.is_page() {
-            push(&mut pushes, fresh, tally.more, (None, spent.as_ref()));
-            continue;
-        }
-        standing(&mut standings, fresh);
-        if let Some(new) = fresh.document() {
-            document(&mut documents, fresh, new, tally.more, spent.as_ref());
-        }
-        if let Some(new) = fresh.new_validators() {
-            kept_document(&mut validators, fresh, new);
-        }
-    }
-    // First, so that no row is live without a due time in between.
-    standings.run(tx, include_str!("apply_standing.sql"), ACTION).await?;
-    pushes.run(tx, include_str!("apply_push.sql"), ACTION).await?;
-    if polls.is_empty() {
-        return Ok(());
-    }
-    let polls = polls.query(include_str!("apply_poll.sql")).bind(history::EARLIER);
-    polls.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-    rares.run(tx, include_str!("apply_rare.sql"), ACTION).await?;
-    days.run(tx, include_str!("apply_polled_day.sql"), ACTION).await?;
-    documents.run(tx, include_str!("apply_document.sql"), ACTION).await?;
-    validators.run(tx, include_str!("apply_validators.sql"), ACTION).await
-}
-
-fn poll(polls: &mut Batch, fresh: &Fresh<'_>) {
-    let state = fresh.state();
-    polls.row(|row| {
-        row.int(fresh.verdict.report.feed.0);
-        row.int(fresh.next_due().map(Timestamp::millis));
-        row.text(pack_state(&state).as_str());
-        row.bytes(state.rhythm.to_bytes().as_slice());
-        row.bytes(pack_terms(&fresh.terms()).as_slice());
-        row.bytes(fresh.history().as_slice());
-    });
-}
-
-fn rare(rares: &mut Batch, fresh: &Fresh<'_>, wake: Option<Timestamp>) {
-    let state = &fresh.verdict.decision.state;
-    let (failure, error, gap) = (fresh.failure(), fresh.error(), verdicts::gap_column(fresh));
-    let archive = fresh.archive().and_then(pack_archive);
-    let times = [wake, state.hold_until, state.silent_since];
-    let has_any = failure.is_some() || error.is_some() || gap.is_some() || archive.is_some() || state.penalty.is_some();
-    if !has_any && times.iter().all(Option::is_none) && fresh.row.rare == 0 {
-        return;
-    }
-    rares.row(|row| {
-        row.int(fresh.verdict.report.feed.0);
-        row.int(wake.map(Timestamp::millis));
-        row.int(state.hold_until.map(Timestamp::millis));
-        row.word(failure.map(FailureKind::as_str));
-        row.word(state.penalty.map(|penalty| penalty.kind.as_str()));
-        row.text(error.as_deref());
-        row.int(gap);
-        row.int(state.silent_since.map(Timestamp::millis));
-        row.text(archive.as_deref());
-    });
-}
-
-fn document(documents: &mut Batch, fresh: &Fresh<'_>, document: &Document, more: i64, spent: Option<&Spent>) {
-    documents.row(|row| {
-        row.int(fresh.verdict.report.feed.0);
-        row.int(more);
-        row.text(document.validators.etag.as_deref());
-        row.text(document.validators.last_modified.as_deref());
-        row.text(document.validators.for_url.as_deref());
-        row.bytes(document.content_hash.map(|hash| hash.0.to_be_bytes()).as_ref().map(<[u8; 16]>::as_slice));
-        row.text(document.title.as_deref());
-        row.text(document.link.as_deref());
-        row.text(document.hub.as_deref());
-        row.text(document.self_link.as_deref());
-        row.text(document.cloud.as_deref());
-        row.bytes(document.known.to_bytes().as_slice());
-        row.text(pack_onward(&document.onward).as_deref());
-        row.text(spent.map(|spent| spent.budget.packed()).as_deref());
-    });
-}
-
 /// Counts what new entries say of their feeds' pushes.
 async fn learn(tx: &mut SqliteConnection, fresh: &[Fresh<'_>], changes: &[Change<'_>]) -> Result<(), StoreError> {
     for (is_announced, feeds) in changes::learned(fresh, changes) {
@@ -337,35 +265,6 @@ async fn learn(tx: &mut SqliteConnection, fresh: &[Fresh<'_>], changes: &[Change
         learned.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
     }
     Ok(())
-}
-
-fn push(pushes: &mut Batch, fresh: &Fresh<'_>, more: i64, (known, spent): (Option<&KnownEntries>, Option<&Spent>)) {
-    pushes.row(|row| {
-        row.int(fresh.verdict.report.feed.0);
-        row.int(more);
-        row.bytes(known.map(KnownEntries::to_bytes).as_deref());
-        row.text(spent.map(|spent| spent.budget.packed()).as_deref());
-    });
-}
-
-fn kept_document(validators: &mut Batch, fresh: &Fresh<'_>, new: &Validators) {
-    validators.row(|row| {
-        row.int(fresh.verdict.report.feed.0);
-        row.text(new.etag.as_deref());
-        row.text(new.last_modified.as_deref());
-        row.text(new.for_url.as_deref());
-    });
-}
-
-fn standing(standings: &mut Batch, fresh: &Fresh<'_>) {
-    let Some((category, status, host)) = fresh.new_standing() else { return };
-    standings.row(|row| {
-        row.int(fresh.verdict.report.feed.0);
-        row.text(category);
-        row.word(status.as_str());
-        row.text(host);
-        row.int(fresh.verdict.decision.next_due.map(Timestamp::millis));
-    });
 }
 
 /// Stores the holds that hosts requested; returns the hold that follows from each verdict that requests one, by its

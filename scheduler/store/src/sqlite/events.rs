@@ -6,8 +6,9 @@ use sqlx::{Row, SqliteConnection};
 
 use super::{SqliteStore, in_snapshot};
 use crate::columns::entry_identity_of;
-use crate::filter::{Chosen, Line, Since};
+use crate::filter::{Chosen, Line};
 use crate::row::{EntryRow, readable};
+use crate::since::Since;
 use crate::{EntryRef, Event, EventPage, EventQuery, Events, RelayTurn, StoreError, StoredEntry};
 
 const ACTION: &str = "read events";

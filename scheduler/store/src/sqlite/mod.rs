@@ -2,7 +2,7 @@
 //!
 //! One connection writes, a few read. The single writer is what makes commit order and `seq` order the same, and lets
 //! `apply` look at rows and then write them without their changing in between. A batch costs a handful of statements
-//! whatever its size: it crosses as two parameters (`batch`). The namespace is the file.
+//! whatever its size: it crosses as two parameters (`batch`), what every poll changes as values (`rows`). The namespace is the file.
 
 mod apply;
 mod audit;
@@ -19,6 +19,7 @@ mod news;
 mod open;
 mod push;
 mod requeues;
+mod rows;
 mod subscriptions;
 #[cfg(test)]
 mod tests;

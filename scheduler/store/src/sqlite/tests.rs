@@ -14,7 +14,9 @@ use tempfile::TempDir;
 use super::SqliteStore;
 use super::list::{View, bound};
 use super::open::check_writable;
-use crate::conformance::plans::{Explains, every_list_follows_its_index, labels_and_ids_follow_their_indexes};
+use crate::conformance::plans::{
+    Explains, every_list_follows_its_index, labels_ids_and_several_hosts_follow_their_indexes,
+};
 use crate::conformance::upgrades::{
     ROWS_OF_AN_ERASED_SURVIVOR, ROWS_OF_PORT_80, SCHEMA_OF_AN_ERASED_SURVIVOR, SCHEMAS_OF_PORT_80,
     a_feed_without_its_survivor_can_be_added_again, ports_80_and_443_become_one_host, rows_of_the_first_program,
@@ -114,7 +116,7 @@ async fn every_list_of_a_large_fleet_follows_its_index() {
         WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
         INSERT INTO feeds (url, host, added, subscribers, active_subscribers, sla, important, audience_at, private,
             category, status, failure, penalty, next_due, labels, external_id)
-        SELECT 'https://a.org/' || n, iif(n > 12000, 'a.org:443', 'b.org:443'), 0, n % 7, 1, 0, 0, 0, 0,
+        SELECT 'https://a.org/' || n, iif(n > 12000, iif(n % 2 = 0, 'a.org:443', 'a.org:8080'), 'b.org:443'), 0, n % 7, 1, 0, 0, 0, 0,
             iif(n > 9000, 'C', 'D'), iif(n % 3 = 0, 'paused', 'active'), iif(n % 4 = 0, 'dns', NULL), iif(n % 5 = 0, 'dns', NULL), 0,
             iif(n > 15000, iif(n > 17000, '[\"blue\",\"green\"]', '[\"green\"]'), NULL), iif(n > 16000, '7', NULL)
         FROM numbers";
@@ -123,7 +125,7 @@ async fn every_list_of_a_large_fleet_follows_its_index() {
     sqlx::query(FILL).execute(&store.writer).await.unwrap();
     let mut on = store.writer.acquire().await.unwrap();
     every_list_follows_its_index(&mut View(&mut on), "feeds").await;
-    labels_and_ids_follow_their_indexes(&mut View(&mut on)).await;
+    labels_ids_and_several_hosts_follow_their_indexes(&mut View(&mut on)).await;
 }
 
 #[tokio::test]
@@ -345,7 +347,7 @@ async fn every_statement_of_a_batch_finds_its_feeds_by_number() {
     let statements = [
         include_str!("apply_before.sql"),
         include_str!("apply_standing.sql"),
-        include_str!("apply_poll.sql"),
+        super::rows::POLLS.as_str(),
         include_str!("apply_polled_day.sql"),
         include_str!("apply_document.sql"),
         include_str!("apply_validators.sql"),

@@ -33,6 +33,8 @@ impl Proxies {
     /// Returns the caller of a request: the address that a trusted proxy names, or else the connected one. Each proxy
     /// appends to the list, so that only what comes before the last untrusted address could have been made up.
     pub(super) fn caller(&self, connected: SocketAddr, headers: &HeaderMap) -> SocketAddr {
+        // A listener at [::] sees callers of IPv4 as ::ffff:192.0.2.1.
+        let connected = SocketAddr::new(connected.ip().to_canonical(), connected.port());
         if !self.trusts(connected.ip()) {
             return connected;
         }
@@ -74,9 +76,10 @@ mod tests {
 
     #[test]
     fn a_trusted_proxy_names_the_caller_and_nobody_else_does() {
-        let table: [(&str, &[&str], &str); 11] = [
+        let table: [(&str, &[&str], &str); 12] = [
             ("192.0.2.1", &["198.51.100.7"], "192.0.2.1"),
             ("127.0.0.1", &["198.51.100.7"], "127.0.0.1"),
+            ("::ffff:192.0.2.1", &["198.51.100.7"], "192.0.2.1"),
             ("10.0.0.1", &[], "10.0.0.1"),
             ("10.0.0.1", &["198.51.100.7"], "198.51.100.7"),
             ("::ffff:10.0.0.1", &["198.51.100.7:4711"], "198.51.100.7"),

@@ -1,7 +1,7 @@
-//! Lists of hosts by pace and by state: no index has these, but few hosts have another than the usual one.
+//! Lists of hosts by pace and by state. The store has no index for these, but nearly all hosts have the usual pace and state.
 //!
-//! Each host has a rank. Those with another rank than zero are known here in full: they are put in order in memory, before and behind
-//! all others, which the store lists by name.
+//! Each host has a rank, which is zero for usual hosts. All other hosts are known here and sorted in memory, before or after the
+//! usual ones, which the store lists by name.
 
 use std::collections::HashSet;
 

@@ -19,7 +19,7 @@ const EXTENSIONS: [&str; 4] = ["atom:", "dc:", "itunes:", "media:"];
 #[derive(Clone, Debug)]
 pub(super) struct Dialect {
     kind: Kind,
-    /// `a:` of `<a:feed>`
+    /// `a:` of `<a:feed>`; of RSS in RDF the usual one.
     prefix: Option<String>,
 }
 
@@ -48,7 +48,8 @@ impl Dialect {
     pub(super) fn of_root(name: &str) -> Option<Self> {
         let kind = kind(name)?;
         // RDF's own prefix is not that of the feed in it.
-        let prefix = name.rsplit_once(':').filter(|_| kind != Kind::Rdf).map(|(prefix, _)| format!("{prefix}:"));
+        let prefix = if kind == Kind::Rdf { Some("rss") } else { name.rsplit_once(':').map(|(prefix, _)| prefix) };
+        let prefix = prefix.map(|prefix| format!("{prefix}:"));
         Some(Dialect { kind, prefix })
     }
 

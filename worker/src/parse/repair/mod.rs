@@ -9,11 +9,14 @@
 
 mod dialect;
 pub(super) mod json;
+#[cfg(test)]
+mod tests;
 mod tokens;
 
 use std::collections::HashMap;
 
-use crate::parse::{ParseLimits, xml};
+use crate::parse::ParseLimits;
+use crate::parse::xml::{self, Entities};
 use crate::watch::Watch;
 use dialect::{Dialect, NextEnd};
 use tokens::{Tag, Token, Tokens};
@@ -24,6 +27,8 @@ const MAX_OPEN: usize = 256;
 const MAX_GROWTH: usize = 64 * 1024;
 /// End tags without a start tag that are left out: each is compared with all open elements.
 const MAX_UNMATCHED: usize = 100_000;
+/// How many times its own length a document may be scanned for whole entries without finding one.
+const WASTE: usize = 4;
 /// Attributes that are kept of one element, and that are looked at: each is compared with those that are kept.
 const MAX_ATTRIBUTES: usize = 64;
 const MAX_ATTRIBUTES_READ: usize = 4 * MAX_ATTRIBUTES;
@@ -82,10 +87,10 @@ pub(super) struct Mended {
 
 /// Returns the repaired document. `None` when it is not a feed, or when its deadline has passed.
 pub(super) fn mended(text: &str, limits: &ParseLimits) -> Option<Mended> {
-    let text = &text[feed_position(text)?..];
+    let (head, text) = text.split_at(feed_position(text)?);
     let mut watch = Watch::new(limits.deadline);
     let Some((Token::Start(root), _)) = Tokens::new(text).next() else { return None };
-    let mut rewriter = Rewriter::new(Dialect::of_root(root.name)?, text.len(), *limits);
+    let mut rewriter = Rewriter::new(Dialect::of_root(root.name)?, doctype(head), text.len(), *limits);
     let mut tokens = Tokens::new(text);
     loop {
         let here = &text[text.len() - tokens.left()..];
@@ -109,14 +114,19 @@ pub(super) fn mended(text: &str, limits: &ParseLimits) -> Option<Mended> {
     rewriter.finish()
 }
 
-/// Returns the entry of this name that a text begins with, if it is well-formed and within the limits inside of this number
-/// of elements.
-fn whole_entry<'t>(text: &'t str, name: &str, around: usize, limits: &ParseLimits) -> Option<&'t str> {
-    let mut tags = text.match_indices('<').skip(1).map(|(at, _)| at);
-    let is_named = |at: &usize| text[at + 1..].trim_start_matches('/').starts_with(name);
-    let ends = tags.find(is_named).filter(|at| text[at + 1..].starts_with('/'))?;
-    let entry = &text[..=ends + 1 + text[ends + 1..].find(['<', '>'])?];
-    (xml::whole_element(entry, around, limits) == Some(entry.len())).then_some(entry)
+/// Returns the DOCTYPE among what comes before the document, whose entities its entries use. As for the reader, the last one counts.
+fn doctype(head: &str) -> &str {
+    let mut found = "";
+    let mut tokens = Tokens::new(head);
+    loop {
+        let here = &head[head.len() - tokens.left()..];
+        let Some((token, _)) = tokens.next() else { return found };
+        if token == Token::Nothing && starts_with(here, "<!doctype") {
+            let Some(length) = xml::doctype_length(here) else { return found };
+            found = &here[..length];
+            tokens.continue_at(&here[length..]);
+        }
+    }
 }
 
 /// An element that is open in the output.
@@ -140,12 +150,18 @@ struct Rewriter {
     out: String,
     open: Vec<Open>,
     dialect: Dialect,
+    /// What the document's DOCTYPE defines.
+    entities: Entities,
     /// An element that holds text is open: its depth.
     text_holder: Option<(usize, Inside)>,
     /// An entry is open: its depth, and where it begins in the output.
     entry: Option<(usize, usize)>,
     /// End tags that were left out.
     unmatched: usize,
+    /// Bytes that may still be scanned for entries that turn out to be broken.
+    budget: usize,
+    /// In how many bytes at the end of the document no comment ends, no CDATA section.
+    without_end: [usize; 2],
     /// Where elements of these names end that need not have an end tag.
     ends: HashMap<String, NextEnd>,
     /// Too deep, grown too much, too many end tags, or late.
@@ -157,17 +173,22 @@ struct Rewriter {
 }
 
 impl Rewriter {
-    fn new(dialect: Dialect, length: usize, limits: ParseLimits) -> Self {
+    fn new(dialect: Dialect, doctype: &str, length: usize, limits: ParseLimits) -> Self {
+        let mut out = String::with_capacity(doctype.len() + length + length / 8);
+        out.push_str(doctype);
         Rewriter {
-            out: String::with_capacity(length + length / 8),
+            out,
             open: Vec::new(),
             dialect,
+            entities: Entities::of_doctype(doctype),
             text_holder: None,
             entry: None,
             unmatched: 0,
+            budget: length.saturating_mul(WASTE),
+            without_end: [0; 2],
             ends: HashMap::new(),
             hopeless: false,
-            longest: length + length / 2 + MAX_GROWTH,
+            longest: doctype.len() + length + length / 2 + MAX_GROWTH,
             limits,
             closed: false,
         }
@@ -176,7 +197,7 @@ impl Rewriter {
     fn text(&mut self, text: &str) {
         match self.text_holder {
             Some((_, Inside::Xhtml)) => tokens::push_literal(&mut self.out, text),
-            _ => tokens::push_escaped(&mut self.out, text, self.longest),
+            _ => tokens::push_escaped(&mut self.out, text, &self.entities, self.longest),
         }
     }
 
@@ -186,7 +207,7 @@ impl Rewriter {
         let is_entry = self.dialect.is_entry(&plain) && !self.open.is_empty();
         if is_entry {
             self.close_to(self.container() + 1);
-            if let Some(entry) = whole_entry(here, tag.name, self.open.len(), &self.limits) {
+            if let Some(entry) = self.whole_entry(here, tag.name) {
                 self.out.push_str(entry);
                 return Some(&here[entry.len()..]);
             }
@@ -212,6 +233,34 @@ impl Rewriter {
             self.text_holder = Some((depth, if is_xhtml { Inside::Xhtml } else { Inside::Html }));
         }
         None
+    }
+
+    /// Returns the entry of this name that a text begins with, if it is well-formed and within the limits here.
+    fn whole_entry<'t>(&mut self, text: &'t str, name: &str) -> Option<&'t str> {
+        let whole = text.len();
+        let text = &text[..text.floor_char_boundary(self.budget)];
+        let cut = whole - text.len();
+        let known = self.without_end.map(|last| last.saturating_sub(cut));
+        let mut without_end = known;
+        let at = tokens::next_tag(text, name, &mut without_end);
+        let tag = text.get(at + 1..).filter(|tag| tag.starts_with('/'));
+        let end = tag.and_then(|tag| tag.find(['<', '>'])).map(|end| at + 1 + end);
+        let entry = end.map(|end| &text[..=end]);
+        let is_whole = |entry: &&str| xml::whole_element(entry, self.open.len(), &self.limits) == Some(entry.len());
+        let entry = entry.filter(is_whole);
+        if cut == 0 {
+            self.without_end = without_end;
+        }
+        if entry.is_none() {
+            self.budget -= match (end, tag) {
+                // A section may end behind the budget: that it was searched here is not remembered.
+                _ if cut > 0 && without_end != known => text.len(),
+                (Some(end), _) => end,
+                (None, Some(_)) => text.len(),
+                (None, None) => at,
+            };
+        }
+        entry
     }
 
     /// Returns whether the innermost element has no end tag, and ends where this one begins.
@@ -304,96 +353,7 @@ impl Rewriter {
         self.out.push(' ');
         self.out.push_str(name);
         self.out.push_str("=\"");
-        tokens::push_escaped(&mut self.out, value, self.longest);
+        tokens::push_escaped(&mut self.out, value, &self.entities, self.longest);
         self.out.push('"');
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mended(text: &str) -> Option<Mended> {
-        super::mended(text, &ParseLimits::default())
-    }
-
-    #[test]
-    fn the_feed_is_found_behind_junk_and_nowhere_else() {
-        assert_eq!(feed_position("Warning: <b>x</b> <?xml?><rss>"), Some(25));
-        assert_eq!(feed_position("<RDF:RDF>"), Some(0));
-        assert_eq!(feed_position("<atom:feed xmlns:atom='x'>"), Some(0));
-        assert_eq!(feed_position("<html><feedback/><rssx></html>"), None);
-        assert_eq!(feed_position("< rss"), None);
-        assert_eq!(feed_position("<!-- <rss> --><SCRIPT>'<rss>'</Script><style><feed></style><rss>"), Some(59));
-        for page in
-            ["<html><!-- <rss> --></html>", "<html><script>x = '<rss>'</script></html>", "<!-- <rss>", "<Script><feed>"]
-        {
-            assert_eq!(feed_position(page), None, "{page}");
-        }
-    }
-
-    #[test]
-    fn what_is_broken_is_mended() {
-        let rss = |inside: &str| format!("<rss><channel>{inside}</channel></rss>");
-        let table = [
-            ("<rss><channel><title>a & b</title></channel></rss>", rss("<title>a &amp; b</title>")),
-            ("junk<rss><channel><link>x", rss("<link>x</link>")),
-            ("<RSS><Title>a</TITLE></RSS>", "<RSS><Title>a</Title></RSS>".to_owned()),
-            ("<rss><channel><a><b></a></channel></rss>", rss("<a><b></b></a>")),
-            ("<rss><channel></b><c/></channel></rss>", rss("<c/>")),
-            ("<rss><channel><item>1</item><item>2", rss("<item>1</item>")),
-            ("<rss><channel><item>1<item>2</item></channel></rss>", rss("<item>1</item><item>2</item>")),
-            ("<rss><channel><title>a<item>1</item></channel></rss>", rss("<title>a</title><item>1</item>")),
-            (
-                "<rss><channel>&<item><description>a &amp; <b/><![CDATA[&]]></description></item></channel></rss>",
-                rss("&amp;<item><description>a &amp; <b/><![CDATA[&]]></description></item>"),
-            ),
-            (
-                "<rss><channel><item><title>a<b>c</b><link>x</link><guid>1<pubDate>y</item></channel></rss>",
-                rss(
-                    "<item><title>a&lt;b&gt;c&lt;/b&gt;</title><link>x</link><guid>1</guid><pubDate>y</pubDate></item>",
-                ),
-            ),
-            (
-                "<rss><channel><item><description>a<link href='b'><title>c</title><guid>1</guid></item></channel></rss>",
-                rss(
-                    "<item><description>a&lt;link href='b'&gt;&lt;title&gt;c&lt;/title&gt;</description><guid>1</guid></item>",
-                ),
-            ),
-            ("<rss/>x", "<rss/>".to_owned()),
-            (
-                "<rss><channel><description><p>x<br>&eacute;</description></channel></rss>",
-                rss("<description>&lt;p&gt;x&lt;br&gt;é</description>"),
-            ),
-            ("<rss><channel><a b=c b=d '9'=e f='<'/></channel>", rss("<a b=\"c\" f=\"&lt;\"/>")),
-            (
-                "<a:feed><a:entry><a:title type='xhtml'><b>x</b> &amp; y</a:entry></a:feed>",
-                "<a:feed><a:entry><a:title type=\"html\">&lt;b&gt;x&lt;/b&gt; &amp;amp; y</a:title></a:entry></a:feed>"
-                    .to_owned(),
-            ),
-        ];
-        for (broken, whole) in table {
-            assert_eq!(mended(broken).map(|mended| mended.text), Some(whole), "{broken}");
-        }
-        assert_eq!(mended("<html></html>"), None);
-        assert_eq!(mended(&format!("<rss>{}", "<a>".repeat(MAX_OPEN))), None);
-    }
-
-    #[test]
-    fn what_each_of_many_tags_and_attributes_is_compared_with_is_bounded() {
-        let ended = |times: usize| mended(&format!("<rss>{}</rss>", "</a>".repeat(times))).map(|mended| mended.text);
-        assert_eq!(ended(MAX_UNMATCHED).as_deref(), Some("<rss></rss>"));
-        assert_eq!(ended(MAX_UNMATCHED + 1), None);
-        let kept = |attributes: String| mended(&format!("<rss{attributes}></rss>")).map(|mended| mended.text);
-        let repeated = " a=1".repeat(MAX_ATTRIBUTES_READ - 1);
-        assert_eq!(kept(format!("{repeated} b=2")).as_deref(), Some("<rss a=\"1\" b=\"2\"></rss>"));
-        assert_eq!(kept(format!("{repeated} a=1 b=2")).as_deref(), Some("<rss a=\"1\"></rss>"));
-    }
-
-    #[test]
-    fn a_document_that_ends_too_early_is_known() {
-        for (text, truncated) in [("<rss></rss>", false), ("<rss><channel>", true), ("<rss></channel></rss>x", false)] {
-            assert_eq!(mended(text).map(|mended| mended.truncated), Some(truncated), "{text}");
-        }
     }
 }

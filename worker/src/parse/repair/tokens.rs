@@ -3,6 +3,7 @@
 //! Linear in the length of the text: what is unclosed is searched for a bounded number of times.
 
 use crate::parse::entities;
+use crate::parse::xml::Entities;
 
 /// A piece of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,21 +33,40 @@ pub(super) struct Tag<'a> {
 /// How many times its own length a document may be scanned for quotes that are never closed.
 const WASTE: usize = 8;
 
-/// What is in no attribute, and hardly ever in CDATA.
-const ENTRY_ENDS: [&str; 2] = ["</item>", "</entry>"];
+/// Entries, without the prefix: their end tags are in no attribute, and hardly ever in CDATA.
+const ENTRIES: [&str; 2] = ["item", "entry"];
+/// Longest name of an entry, prefix included, in bytes, with room.
+const MAX_ENTRY_NAME: usize = 40;
+
+/// How comments and CDATA sections begin and end.
+const COMMENT: (&str, &str) = ("<!--", "-->");
+const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 
 /// The tokens of a text, each with the text that it is made of.
 pub(super) struct Tokens<'a> {
     rest: &'a str,
     /// Bytes that may still be scanned without finding an end.
     budget: usize,
-    /// No CDATA section ends in the rest, but entries do.
-    has_unclosed_data: bool,
+    comments: Sections,
+    data: Sections,
+}
+
+/// The sections of one kind, each of which is a single token.
+struct Sections {
+    begin: &'static str,
+    end: &'static str,
+    /// Bytes of the document from the next end on, so that no text is searched for it twice.
+    next_end: Option<usize>,
+    /// No section ends in the rest.
+    has_no_end: bool,
+    /// The first tag of an entry in the rest, and the bytes of the document from there on, so that it is not searched twice.
+    next_tag: Option<(usize, EntryTag)>,
 }
 
 impl<'a> Tokens<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Tokens { rest: text, budget: text.len().saturating_mul(WASTE), has_unclosed_data: false }
+        let budget = text.len().saturating_mul(WASTE);
+        Tokens { rest: text, budget, comments: Sections::new(COMMENT), data: Sections::new(CDATA) }
     }
 
     /// Returns the number of bytes that are left.
@@ -66,15 +86,16 @@ impl<'a> Tokens<'a> {
             let length = text.find('<').unwrap_or(text.len());
             return (length > 0).then(|| (Token::Text(&text[..length]), length));
         };
-        if let Some(data) = markup.strip_prefix("![CDATA[") {
-            return Some(self.data(data));
+        if text.starts_with(CDATA.0) {
+            let section = self.data.section(text);
+            return Some(section.map_or((Token::Nothing, CDATA.0.len()), |(data, length)| (Token::Data(data), length)));
         }
-        let through = |end: &str| text.find(end).map_or(text.len(), |at| at + end.len());
-        if markup.starts_with("!--") {
-            return Some((Token::Nothing, through("-->")));
+        if text.starts_with(COMMENT.0) {
+            let section = self.comments.section(text);
+            return Some((Token::Nothing, section.map_or(COMMENT.0.len(), |(_, length)| length)));
         }
         if markup.starts_with(['?', '!']) {
-            return Some((Token::Nothing, through(">")));
+            return Some((Token::Nothing, text.find('>').map_or(text.len(), |at| at + 1)));
         }
         let (is_end, named) = markup.strip_prefix('/').map_or((false, markup), |named| (true, named));
         let name_end =
@@ -95,18 +116,6 @@ impl<'a> Tokens<'a> {
         Some((Token::Start(Tag { name, attributes, empty }), 1 + name_end + inside + closed))
     }
 
-    /// Returns the token of a CDATA section, of which the text behind its beginning is given, and its length. One that does not
-    /// end is the rest of a document that was cut; or, if entries end behind it, it should have ended in its element.
-    fn data(&mut self, data: &'a str) -> (Token<'a>, usize) {
-        const BEGINNING: usize = "<![CDATA[".len();
-        let end = if self.has_unclosed_data { None } else { data.find("]]>") };
-        if let Some(end) = end {
-            return (Token::Data(&data[..end]), BEGINNING + end + "]]>".len());
-        }
-        self.has_unclosed_data = self.has_unclosed_data || ENTRY_ENDS.iter().any(|end| data.contains(end));
-        if self.has_unclosed_data { (Token::Nothing, BEGINNING) } else { (Token::Data(data), BEGINNING + data.len()) }
-    }
-
     /// Returns where the inside of a tag ends, and the length of what closes it: the first `>` outside of quotes, or, when
     /// a quote is never closed or another tag begins, the first of either. A quote around the end of an entry was not closed.
     fn tag_end(&mut self, text: &str) -> (usize, usize) {
@@ -116,7 +125,7 @@ impl<'a> Tokens<'a> {
         for (at, byte) in scanned.bytes().enumerate() {
             match (quote, byte) {
                 (Some(open), byte) if byte == open => quote = None,
-                (Some(_), b'<') if ENTRY_ENDS.iter().any(|end| scanned[at..].starts_with(end)) => {
+                (Some(_), b'<') if entry_tag(&scanned[at..]) == Some(EntryTag::End) => {
                     scanned = &scanned[..at];
                     break;
                 }
@@ -136,6 +145,65 @@ impl<'a> Tokens<'a> {
     }
 }
 
+impl Sections {
+    fn new((begin, end): (&'static str, &'static str)) -> Self {
+        Sections { begin, end, next_end: None, has_no_end: false, next_tag: None }
+    }
+
+    /// Returns the inside of the section that a text begins with, and the length of the whole. One that does not end is the
+    /// rest of a document that was cut. `None` if it should have ended in its element: no section ends behind it, but its entry
+    /// does; or its entry ends in it before another section begins, whose end this is.
+    fn section<'t>(&mut self, text: &'t str) -> Option<(&'t str, usize)> {
+        let known = self.next_end.filter(|left| *left <= text.len()).map(|left| text.len() - left);
+        let end = known.or_else(|| if self.has_no_end { None } else { text.find(self.end) });
+        let Some(end) = end else {
+            self.has_no_end = true;
+            let is_unclosed = self.next_tag(text) == Some(EntryTag::End);
+            return (!is_unclosed).then(|| (&text[self.begin.len()..], text.len()));
+        };
+        self.next_end = Some(text.len() - end);
+        let inside = text.get(self.begin.len()..end).unwrap_or_default();
+        let is_unclosed = inside.find(self.begin).is_some_and(|next| ends_its_entry(&inside[..next]));
+        (!is_unclosed).then_some((inside, end + self.end.len()))
+    }
+
+    /// Returns the first tag of an entry in a text.
+    fn next_tag(&mut self, text: &str) -> Option<EntryTag> {
+        self.next_tag = self.next_tag.filter(|(left, _)| *left <= text.len()).or_else(|| {
+            let (at, tag) = first_entry_tag(text)?;
+            Some((text.len() - at, tag))
+        });
+        self.next_tag.map(|(_, tag)| tag)
+    }
+}
+
+/// A tag of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EntryTag {
+    Start,
+    End,
+}
+
+/// Returns which tag of an entry a text begins with, whatever its prefix and the case of its letters.
+fn entry_tag(text: &str) -> Option<EntryTag> {
+    let tag = text.strip_prefix('<')?;
+    let (kind, named) = tag.strip_prefix('/').map_or((EntryTag::Start, tag), |named| (EntryTag::End, named));
+    let named = &named.as_bytes()[..named.len().min(MAX_ENTRY_NAME)];
+    let end = named.iter().position(|byte| byte.is_ascii_whitespace() || b"/<>".contains(byte))?;
+    let local = named[..end].rsplit(|byte| *byte == b':').next()?;
+    ENTRIES.iter().any(|entry| local.eq_ignore_ascii_case(entry.as_bytes())).then_some(kind)
+}
+
+/// Returns whether an entry ends in a text that did not begin there.
+fn ends_its_entry(text: &str) -> bool {
+    first_entry_tag(text).is_some_and(|(_, tag)| tag == EntryTag::End)
+}
+
+/// Returns the first tag of an entry in a text, and where it begins.
+fn first_entry_tag(text: &str) -> Option<(usize, EntryTag)> {
+    text.match_indices('<').find_map(|(at, _)| Some((at, entry_tag(&text[at..])?)))
+}
+
 impl<'a> Iterator for Tokens<'a> {
     type Item = (Token<'a>, &'a str);
 
@@ -145,6 +213,31 @@ impl<'a> Iterator for Tokens<'a> {
         self.rest = rest;
         Some((token, raw))
     }
+}
+
+/// Returns where, behind the tag that a text begins with, the next tag of this name begins that is in no comment and no CDATA
+/// section, or such a section that does not end; the length of the text if there is neither. Remembers in how many of the last
+/// bytes no comment ends and no CDATA section, so that they are not searched again.
+pub(super) fn next_tag(text: &str, name: &str, without_end: &mut [usize; 2]) -> usize {
+    let mut from = 1;
+    while let Some(at) = text.get(from..).and_then(|rest| rest.find('<')).map(|at| from + at) {
+        let tag = &text[at..];
+        let mut sections = [COMMENT, CDATA].into_iter().zip(without_end.iter_mut());
+        if let Some(((_, end), without_end)) = sections.find(|((begin, _), _)| tag.starts_with(begin)) {
+            let unknown = tag.len().saturating_sub(*without_end);
+            let searched = tag.ceil_char_boundary((unknown + end.len()).min(tag.len()));
+            let Some(length) = tag[..searched].find(end).filter(|_| unknown > 0) else {
+                *without_end = tag.len().max(*without_end);
+                return at;
+            };
+            from = at + length + end.len();
+        } else if tag[1..].trim_start_matches('/').starts_with(name) {
+            return at;
+        } else {
+            from = at + 1;
+        }
+    }
+    text.len()
 }
 
 pub(super) fn is_name(name: &str) -> bool {
@@ -179,7 +272,7 @@ const MAX_REFERENCE: usize = 40;
 
 /// Adds text in which every `&` begins a reference that an XML reader can resolve, without `<` or `"`. Gives up once
 /// the output is longer than `longest`.
-pub(super) fn push_escaped(out: &mut String, text: &str, longest: usize) {
+pub(super) fn push_escaped(out: &mut String, text: &str, own: &Entities, longest: usize) {
     let mut rest = text;
     while let Some(at) = rest.find(['&', '<', '"']).filter(|_| out.len() <= longest) {
         out.push_str(&rest[..at]);
@@ -193,7 +286,7 @@ pub(super) fn push_escaped(out: &mut String, text: &str, longest: usize) {
                 out.push_str("&quot;");
                 1
             }
-            _ => push_reference(out, rest),
+            _ => push_reference(out, rest, own),
         };
         rest = &rest[consumed..];
     }
@@ -205,7 +298,7 @@ pub(super) fn push_literal(out: &mut String, text: &str) {
     out.push_str(&quick_xml::escape::partial_escape(text));
 }
 
-fn push_reference(out: &mut String, text: &str) -> usize {
+fn push_reference(out: &mut String, text: &str, own: &Entities) -> usize {
     let end = text.bytes().take(MAX_REFERENCE).position(|byte| byte == b';');
     let reference = end.map(|end| (&text[1..end], end + 1));
     if let Some((name, length)) = reference {
@@ -221,6 +314,9 @@ fn push_reference(out: &mut String, text: &str) -> usize {
                 '&' | '<' | '>' | '"' | '\'' => out.push_str(&text[..length]),
                 character => out.push(character),
             }
+            return length;
+        } else if own.contains(name) {
+            out.push_str(&text[..length]);
             return length;
         }
     }
@@ -242,7 +338,7 @@ mod tests {
 
     #[test]
     fn any_text_is_tokens() {
-        let table: [(&str, Vec<Token<'_>>); 10] = [
+        let table: [(&str, Vec<Token<'_>>); 15] = [
             (
                 "a<b c='>'/>d</b >",
                 vec![Token::Text("a"), start("b", " c='>'", true), Token::Text("d"), Token::End("b")],
@@ -253,12 +349,33 @@ mod tests {
             ("<![CDATA[<a>", vec![Token::Data("<a>")]),
             (
                 "<![CDATA[a</item><![CDATA[b",
-                vec![Token::Nothing, Token::Text("a"), Token::End("item"), Token::Nothing, Token::Text("b")],
+                vec![Token::Nothing, Token::Text("a"), Token::End("item"), Token::Data("b")],
+            ),
+            (
+                "<![CDATA[a</x:Item ><item><![CDATA[b]]>c",
+                vec![
+                    Token::Nothing,
+                    Token::Text("a"),
+                    Token::End("x:Item"),
+                    start("item", "", false),
+                    Token::Data("b"),
+                    Token::Text("c"),
+                ],
+            ),
+            ("<![CDATA[<item></item><![CDATA[b]]>c", vec![Token::Data("<item></item><![CDATA[b"), Token::Text("c")]),
+            (
+                "<!--a</entry><!--b-->c",
+                vec![Token::Nothing, Token::Text("a"), Token::End("entry"), Token::Nothing, Token::Text("c")],
+            ),
+            ("<!--a</ENTRY>b", vec![Token::Nothing, Token::Text("a"), Token::End("ENTRY"), Token::Text("b")]),
+            (
+                "<!-->a<!--<item></item>-->b<!--",
+                vec![Token::Nothing, Token::Text("a"), Token::Nothing, Token::Text("b"), Token::Nothing],
             ),
             ("<a b=\"c><d>", vec![start("a", " b=\"c", false), start("d", "", false)]),
             (
-                "<a b=\"c/></item><d e=\"f\"/>",
-                vec![start("a", " b=\"c", true), Token::End("item"), start("d", " e=\"f\"", true)],
+                "<a b=\"c/></a:ITEM><d e=\"f\"/>",
+                vec![start("a", " b=\"c", true), Token::End("a:ITEM"), start("d", " e=\"f\"", true)],
             ),
             ("<a <b>", vec![start("a", "", false), start("b", "", false)]),
             ("</a</b", vec![Token::End("a"), Token::End("b")]),
@@ -299,7 +416,7 @@ mod tests {
         ];
         for (text, expected) in table {
             let mut out = String::new();
-            push_escaped(&mut out, text, usize::MAX);
+            push_escaped(&mut out, text, &Entities::default(), usize::MAX);
             assert_eq!(out, expected, "{text}");
         }
     }

@@ -12,14 +12,14 @@ const BUDGET: usize = 64 * 1024;
 
 /// The abbreviations of one document.
 #[derive(Debug, Default)]
-pub(super) struct Entities {
+pub(in crate::parse) struct Entities {
     texts: Vec<(String, String)>,
     spent: usize,
 }
 
 impl Entities {
-    /// From the inside of a `<!DOCTYPE …>`.
-    pub(super) fn of_doctype(doctype: &str) -> Self {
+    /// From a `<!DOCTYPE …>`, or from its inside.
+    pub(in crate::parse) fn of_doctype(doctype: &str) -> Self {
         let mut texts = Vec::new();
         let subset = doctype.split_once('[').map_or("", |(_, subset)| subset);
         for definition in subset.split("<!ENTITY").skip(1) {
@@ -29,6 +29,10 @@ impl Entities {
             texts.extend(definition.split_once('>').and_then(|_| plain_definition(definition)));
         }
         Entities { texts, spent: 0 }
+    }
+
+    pub(in crate::parse) fn contains(&self, name: &str) -> bool {
+        self.texts.iter().any(|(known, _)| known == name)
     }
 
     /// Returns the text of a name.

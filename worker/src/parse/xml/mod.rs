@@ -29,7 +29,7 @@ use super::kept::newest_revisions;
 use super::vocabulary::Word;
 use super::{ParseLimits, entities};
 use crate::watch::Watch;
-use doctype::Entities;
+pub(super) use doctype::Entities;
 use guard::Guard;
 use pass::{Pass, Root, Scope};
 pub(super) use refusal::Refusal;
@@ -96,6 +96,13 @@ pub(super) fn whole_element(text: &str, around: usize, limits: &ParseLimits) -> 
             return Some(position(reader.buffer_position()));
         }
     }
+}
+
+/// Returns the length of the DOCTYPE that a text begins with.
+pub(super) fn doctype_length(text: &str) -> Option<usize> {
+    let mut reader = Reader::from_str(text);
+    let event = reader.read_event().ok()?;
+    matches!(event, Event::DocType(_)).then(|| position(reader.buffer_position()))
 }
 
 fn position(offset: u64) -> usize {

@@ -239,3 +239,29 @@ async fn http2_a_server_that_asks_for_calm_is_throttling() {
         assert_eq!(fetched.outcome, common::report::Outcome::Throttled { retry_after: None }, "{path}");
     }
 }
+
+#[tokio::test]
+async fn armour_http2_a_stream_without_a_head_is_silent_on_a_connection_that_is_not() {
+    const IDLE: Duration = Duration::from_secs(1);
+    let authority = Authority::new("known").unwrap();
+    let bench = bench_with(&authority, |fetch| fetch.idle_timeout = IDLE).await;
+    let mut config = authority.server("one.test", |_| {}).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut connection = h2::server::handshake(acceptor.accept(stream).await.unwrap()).await.unwrap();
+        let mut pings = connection.ping_pong().unwrap();
+        let _request = connection.accept().await.unwrap().unwrap();
+        let pinging = async {
+            while pings.ping(h2::Ping::opaque()).await.is_ok() {
+                tokio::time::sleep(IDLE / 5).await;
+            }
+        };
+        tokio::join!(pinging, async { while connection.accept().await.is_some() {} });
+    });
+    let fetched = bench.fetch(&job(&bench, port)).await;
+    assert_eq!(failure(&fetched), (FailureKind::Timeout, "silence for 1s"));
+}

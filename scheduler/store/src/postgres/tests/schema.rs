@@ -8,7 +8,9 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, Row};
 
 use crate::conformance::Backend;
-use crate::conformance::plans::{Explains, every_list_follows_its_index, labels_and_ids_follow_their_indexes};
+use crate::conformance::plans::{
+    Explains, every_list_follows_its_index, labels_ids_and_several_hosts_follow_their_indexes,
+};
 use crate::conformance::upgrades::{
     ROWS_OF_AN_ERASED_SURVIVOR, ROWS_OF_PORT_80, SCHEMA_OF_AN_ERASED_SURVIVOR, SCHEMAS_OF_PORT_80,
     a_feed_without_its_survivor_can_be_added_again, ports_80_and_443_become_one_host,
@@ -68,6 +70,28 @@ async fn what_was_stored_of_a_feed_whose_survivor_was_erased_can_be_added_again(
     assert!(schema.is_left_by(SCHEMA_OF_AN_ERASED_SURVIVOR).await);
     schema.connection().await.execute(ROWS_OF_AN_ERASED_SURVIVOR).await.unwrap();
     a_feed_without_its_survivor_can_be_added_again(&schema).await;
+}
+
+/// Such as a backup that takes hours.
+#[tokio::test]
+async fn a_migration_that_waits_for_a_reader_lets_other_readers_pass() {
+    let schema = Schema::default();
+    assert!(schema.is_left_by(SCHEMA_OF_AN_ERASED_SURVIVOR).await);
+    let mut other = schema.connection().await;
+    let mut backup = other.begin().await.unwrap();
+    sqlx::query("SELECT count(*) FROM feeds").execute(&mut *backup).await.unwrap();
+    let (store, ()) = tokio::join!(schema.store(), async {
+        schema.waiting().await;
+        // Queues behind the migration.
+        let mut reader = schema.connection().await;
+        let read = sqlx::query("SELECT count(*) FROM feeds").execute(&mut reader);
+        tokio::time::timeout(Duration::from_secs(60), read).await.expect("the migration gives way").unwrap();
+        backup.rollback().await.unwrap();
+    });
+    store.close().await;
+    let sql = "SELECT max(version) FROM _sqlx_migrations";
+    let version: i64 = sqlx::query_scalar(sql).fetch_one(&mut schema.connection().await).await.unwrap();
+    assert!(version > SCHEMA_OF_AN_ERASED_SURVIVOR, "{version}");
 }
 
 #[tokio::test]
@@ -247,7 +271,8 @@ async fn every_list_of_a_large_fleet_follows_its_index() {
         ALTER TABLE feeds SET (autovacuum_enabled = off);
         INSERT INTO feeds (url, url_digest, host, added, subscribers, active_subscribers, sla, important, audience_at,
             private, category, status, failure, penalty, next_due, labels, external_id)
-        SELECT 'https://a.org/' || n, sha256(n::text::bytea), CASE WHEN n > 12000 THEN 'a.org:443' ELSE 'b.org:443' END, 0,
+        SELECT 'https://a.org/' || n, sha256(n::text::bytea),
+            CASE WHEN n <= 12000 THEN 'b.org:443' WHEN n % 2 = 0 THEN 'a.org:443' ELSE 'a.org:8080' END, 0,
             n % 7, 1, false, false, 0, false, CASE WHEN n > 9000 THEN 'C' ELSE 'D' END,
             CASE WHEN n % 3 = 0 THEN 'paused' ELSE 'active' END, CASE WHEN n % 4 = 0 THEN 'dns' END,
             CASE WHEN n % 5 = 0 THEN 'dns' END, 0,
@@ -264,7 +289,7 @@ async fn every_list_of_a_large_fleet_follows_its_index() {
         let mut on = store.pool.begin().await.unwrap();
         on.execute(ALONG_INDEXES).await.unwrap();
         every_list_follows_its_index(&mut View(&mut on), "feeds_pkey").await;
-        labels_and_ids_follow_their_indexes(&mut View(&mut on)).await;
+        labels_ids_and_several_hosts_follow_their_indexes(&mut View(&mut on)).await;
         let hosts = format!("EXPLAIN {}", include_str!("../hosts.sql"));
         let hosts = sqlx::query_scalar(AssertSqlSafe(hosts)).bind("").bind("z").bind("a").bind(0_i64).bind(101_i64);
         let hosts: Vec<String> = hosts.fetch_all(&mut *on).await.unwrap();
