@@ -6,6 +6,7 @@ use common::archive::ArchiveRead;
 use common::calm::CalmGroup;
 use common::document::{ContentHash, Onward};
 use common::entry::{Enclosure, Entry, EntryDetails};
+use common::feed::Feed;
 use common::job::Detour;
 use common::labels::Marks;
 use common::last_error::LastError;
@@ -73,6 +74,22 @@ impl StoredDetour {
         let stored: StoredDetour = serde_json::from_str(text).ok()?;
         (stored.version == version).then_some(stored.detour)
     }
+}
+
+/// Returns whether a feed has something that most feeds do not have, in a column that not every poll writes.
+pub(crate) fn has_rare(feed: &Feed) -> bool {
+    let PollState { hold_until, penalty, gap_since, silent_since, last_success, .. } = &feed.state;
+    let times = [&feed.wake_at, hold_until, gap_since, silent_since];
+    let is_troubled = penalty.is_some() || feed.last_error.is_some() || last_success.is_none();
+    is_troubled || feed.archive.is_some() || times.into_iter().any(Option::is_some)
+}
+
+/// The unit of `polled_day`, in milliseconds.
+pub(crate) const DAY: i64 = 86_400_000;
+
+/// Returns the days since 1970 until the last poll, 0 before the first one.
+pub(crate) fn day_of(last_polled: Option<Timestamp>) -> i64 {
+    last_polled.map_or(0, |at| at.millis() / DAY)
 }
 
 /// A detour's text.

@@ -259,8 +259,8 @@ impl Seen {
             host: feed.host.clone(),
             wake_at: feed.wake_at,
             validators: feed.validators.clone(),
-            polled_day: verdicts::day_of(feed.state.last_polled),
-            has_rare: verdicts::has_rare(feed),
+            polled_day: columns::day_of(feed.state.last_polled),
+            has_rare: columns::has_rare(feed),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Parts of the indexes that lists of feeds follow, and their order as both databases want it written.
 
+use super::columns::DAY;
 use super::cursor::Position;
 use super::lead::{Lead, name_index};
 use super::source::Dialect;
@@ -17,13 +18,10 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// Milliseconds of a day.
-    pub(super) const DAY: i64 = 86_400_000;
-
     pub(super) fn of(sort: FeedSort) -> Option<Column> {
         match sort {
             FeedSort::Subscribers => Some(Column { name: "subscribers", unit: 1, falls: true }),
-            FeedSort::LastPolled => Some(Column { name: "polled_day", unit: Self::DAY, falls: false }),
+            FeedSort::LastPolled => Some(Column { name: "polled_day", unit: DAY, falls: false }),
             FeedSort::Id | FeedSort::NextDue | FeedSort::Category => None,
         }
     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use common::archive::ArchiveRead;
 use common::document::{Document, Validators};
-use common::feed::Feed;
 use common::host::HostKey;
 use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{HostHold, PollState, Rule, Status, Terms, host_hold, limit_hold};
@@ -16,9 +15,8 @@ use common::time::Timestamp;
 use serde::Deserialize;
 use sqlx_macros::FromRow;
 
-use super::columns::pack_error;
+use super::columns::{day_of, pack_error};
 use super::quota::Spent;
-use super::stretch::Column;
 use super::{Applied, Seen, Verdict, history};
 
 /// A verdict on the version that the store has, with what the feed's row said before.
@@ -229,19 +227,6 @@ pub(super) fn gap_column(fresh: &Fresh<'_>) -> Option<i64> {
 /// The value of the column `polled_day`.
 pub(super) fn polled_day(fresh: &Fresh<'_>) -> i64 {
     day_of(fresh.verdict.decision.state.last_polled)
-}
-
-/// Returns the days since 1970 until the last poll, 0 before the first one.
-pub(super) fn day_of(last_polled: Option<Timestamp>) -> i64 {
-    last_polled.map_or(0, |at| at.millis() / Column::DAY)
-}
-
-/// Returns whether a feed has something that most feeds do not have, in a column that not every poll writes.
-pub(super) fn has_rare(feed: &Feed) -> bool {
-    let PollState { hold_until, penalty, gap_since, silent_since, last_success, .. } = &feed.state;
-    let times = [&feed.wake_at, hold_until, gap_since, silent_since];
-    let is_troubled = penalty.is_some() || feed.last_error.is_some() || last_success.is_none();
-    is_troubled || feed.archive.is_some() || times.into_iter().any(Option::is_some)
 }
 
 /// What a verdict does to the entries.

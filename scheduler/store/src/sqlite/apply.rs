@@ -19,6 +19,7 @@ use common::url::FeedId;
 use sqlx::{FromRow, Sqlite, SqliteConnection, Transaction};
 
 use super::batch::{Batch, id_list};
+use super::rows::ACTION;
 use super::{SqliteStore, entries, rows};
 use crate::changes::{self, Change, NewEvent};
 use crate::columns::{pack_detour, pack_terms};
@@ -26,8 +27,6 @@ use crate::quota::Spent;
 use crate::row::{FeedRow, JobColumns, PlaceColumns, readable};
 use crate::verdicts::{self, Before, Fresh, HostHolds, Tally};
 use crate::{Applied, Interruption, JobRow, Placement, Polls, StoreError, Verdict};
-
-pub(super) const ACTION: &str = "apply reports";
 
 #[async_trait]
 impl Polls for SqliteStore {

@@ -11,13 +11,15 @@ use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Sqlite, SqliteConnection};
 
-use super::apply::ACTION;
 use super::batch::Batch;
 use crate::changes::{self, Change};
 use crate::columns::{pack_archive, pack_onward, pack_state, pack_terms};
 use crate::quota::Spent;
 use crate::verdicts::{self, Fresh, Tally};
 use crate::{StoreError, history};
+
+/// What a call of this module is for, in messages.
+pub(super) const ACTION: &str = "apply reports";
 
 /// Polls that one statement writes.
 const POLLS_AT_ONCE: usize = 100;
