@@ -99,6 +99,14 @@ fn a_poll_that_was_planned_otherwise_serves_its_midnight_too_when_the_load_falls
     let (due, terms) = replan(&subject, noon().after(2 * DAY), noon(), NO_SALT, &at_load(1.0)).unwrap();
     assert_eq!((due, terms.last().unwrap().due), (at("2026-10-07T21:45:00Z"), due));
     assert_eq!(next(&subject, due), at("2026-10-08T21:45:00Z"));
+
+    // India's midnight is at 18:30 UTC, and the publisher has hour 18 skipped: the narrowest window is too late.
+    let groups = [group("Asia/Kolkata")];
+    let skipped = hinted(0, FeedHints { skip_hours: 1 << 18, ..FeedHints::default() });
+    let unread = decide(&readers(0), &skipped, noon(), NO_SALT, &at_load(1.0));
+    let subject = Subject { calm: &groups, ..after(&readers(0), &unread) };
+    let (due, _) = replan(&subject, noon().after(2 * DAY), noon(), NO_SALT, &at_load(1.0)).unwrap();
+    assert_eq!(due, at("2026-10-07T17:30:00Z"));
 }
 
 #[test]
