@@ -187,7 +187,7 @@ impl StoreError {
             },
             _ => return false,
         };
-        matches!(postgres_state(source), Some(LOCK_NOT_AVAILABLE | DEADLOCK))
+        waited_for_a_lock(source)
     }
 
     /// Returns whether the server's end, or its change to a standby, affects other connections too. That no new connection could be
@@ -285,6 +285,11 @@ const ENDS: [&str; 3] = ["57P01", "57P02", "57P03"];
 /// Data exceptions, violated constraints, and rows or fields beyond the program's limits.
 fn refused_by_postgres(state: &str) -> bool {
     state.starts_with("22") || state.starts_with("23") || state == PROGRAM_LIMIT
+}
+
+/// Returns whether PostgreSQL ended a statement because another session has a lock that it needs.
+pub(crate) fn waited_for_a_lock(error: &sqlx::Error) -> bool {
+    matches!(postgres_state(error), Some(LOCK_NOT_AVAILABLE | DEADLOCK))
 }
 
 /// Returns the SQLSTATE, when PostgreSQL reported one.

@@ -286,6 +286,12 @@ mod tests {
         let feed = Feed { category: Category::C, audience_at: now.after(Duration::from_secs(60)), state, ..feed };
         let explained = view(&feed, Category::C, &no_waits(&config.policy, now));
         assert_eq!(explained.terms[0].text, "its category when it was planned: 1 h");
+        // A rule of its host, which is newer than its last poll as well, plans it in category F.
+        let terms = vec![Term { rule: Rule::HostInterval, due: now.after(Duration::from_secs(7200)) }];
+        let feed = Feed { category: Category::F, terms, ..feed };
+        let explained = view(&feed, Category::F, &no_waits(&config.policy, now));
+        assert_eq!(explained.terms[0].text, "the host's rule: 2 h");
+        assert!(!explained.notes.iter().any(|note| note.contains("settings changed")), "{:?}", explained.notes);
     }
 
     #[tokio::test]

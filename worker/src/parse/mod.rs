@@ -61,7 +61,7 @@ use xml::Refusal;
 
 /// Rises whenever the same bytes would be read differently. It is part of the content hash's key, so that a better parser
 /// reads feeds again that have not changed.
-pub const PARSER_VERSION: u64 = 10;
+pub const PARSER_VERSION: u64 = 11;
 
 /// Reads a feed of any kind. `content_type` is the answer's header field, `base_url` the URL after redirects that
 /// relative links are resolved against (an invalid one resolves nothing).

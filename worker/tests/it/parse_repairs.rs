@@ -102,6 +102,24 @@ const BROKEN: &[(&str, &str, &str, bool)] = &[
         WHOLE,
     ),
     (
+        "CDATA in the feed's title that is not closed before the first item",
+        "<rss><channel><title><![CDATA[t</title><item><title>a</title></item></channel></rss>",
+        "t|a",
+        WHOLE,
+    ),
+    (
+        "CDATA in the feed's title that is not closed before that of the first item",
+        "<rss><channel><title><![CDATA[t</title><item><title><![CDATA[a]]></title></item></channel></rss>",
+        "t|a",
+        WHOLE,
+    ),
+    (
+        "CDATA that is not closed in an item that is not closed either",
+        "<rss><channel><title>t</title><item><title><![CDATA[a</title><item><title>b</title></item></channel></rss>",
+        "t|a|b",
+        WHOLE,
+    ),
+    (
         "a comment that is not closed before the next item",
         "<rss><channel><title>t</title><item><title>a</title><!-- x</item><item><title>b</title></item></channel></rss>",
         "t|a|b",

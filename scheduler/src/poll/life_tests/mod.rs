@@ -3,6 +3,7 @@
 
 mod archives;
 mod crowd;
+mod edits;
 mod faults;
 mod intake;
 mod late;
@@ -489,44 +490,6 @@ async fn a_gone_or_paused_or_erased_feed_is_never_dispatched() {
     let resume = EditFeed { status: Some(Status::Active), ..EditFeed::default() };
     fleet.ops.edit(paused, &resume).await.unwrap().unwrap();
     assert_eq!(fleet.dispatched_ids().await, [paused]);
-}
-
-#[tokio::test]
-async fn of_two_changes_of_different_fields_at_once_both_survive() {
-    use crate::ops::{AudienceEdit, EditFeed};
-    let fleet = Fleet::new().await;
-    for n in 0..50 {
-        let id = fleet.add(&format!("http://h{n}.example/")).await;
-        let before = Audience::default();
-        let edit = |after| EditFeed { audience: AudienceEdit::between(before, after), ..EditFeed::default() };
-        let important = edit(Audience { important: true, ..before });
-        let read = edit(Audience { subscribers: 5, active_subscribers: 5, ..before });
-        let (one, two) = tokio::join!(fleet.ops.edit(id, &important), fleet.ops.edit(id, &read));
-        assert!(one.unwrap().is_some() && two.unwrap().is_some());
-        let after = fleet.feed(id).await.audience;
-        assert_eq!((after.important, after.subscribers), (true, 5));
-    }
-}
-
-#[tokio::test]
-async fn a_report_that_finds_another_audience_is_decided_again() {
-    use crate::ops::{AudienceEdit, EditFeed};
-    let fleet = Fleet::new().await;
-    let id = fleet.add("http://a.example/").await;
-    let job = &fleet.dispatched().await[0];
-    let report = fleet.work(job, not_modified()).await;
-    let stale = fleet.feed(id).await;
-    fleet.clock.advance(Duration::from_secs(1));
-    let sla = Audience { sla: true, ..Audience::default() };
-    let edit = EditFeed { audience: AudienceEdit::between(Audience::default(), sla), ..EditFeed::default() };
-    fleet.ops.edit(id, &edit).await.unwrap().unwrap();
-    // Decided on what was read before the change.
-    let verdict = fleet.results.judge(&stale, report.clone(), fleet.clock.now());
-    fleet.results.store_verdicts(vec![verdict], &[(id, stale)].into(), fleet.clock.now()).await.unwrap();
-    let after = fleet.feed(id).await;
-    let promise = fleet.ops.config.policy.category.a.promise;
-    assert_eq!(after.version.0, job.version.0 + 1);
-    assert!(after.next_due.unwrap().since(report.started) <= promise, "{:?}", after.next_due);
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@
 
 use sqlx::{AssertSqlSafe, Executor, PgConnection};
 
+use crate::error::waited_for_a_lock;
+
 /// Makes the index of trigrams if it is missing. Writers of feeds wait meanwhile.
 pub(super) async fn make_index(on: &mut PgConnection) -> Result<(), sqlx::Error> {
     let exists = "SELECT to_regclass('feed_texts_by_trigram') IS NOT NULL";
@@ -34,6 +36,9 @@ async fn extension(on: &mut PgConnection) -> Result<Option<String>, sqlx::Error>
     // Another process may have made it in this moment.
     let home = sqlx::query_scalar(HOME).fetch_optional(&mut *on).await?;
     if let (Err(error), None) = (made, &home) {
+        if waited_for_a_lock(&error) {
+            return Err(error);
+        }
         tracing::warn!(
             %error,
             "the database has no extension pg_trgm, so searches for feeds are slow in a large fleet; as the database's owner \

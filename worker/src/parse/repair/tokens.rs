@@ -151,19 +151,22 @@ impl Sections {
     }
 
     /// Returns the inside of the section that a text begins with, and the length of the whole. One that does not end is the
-    /// rest of a document that was cut. `None` if it should have ended in its element: no section ends behind it, but its entry
-    /// does; or its entry ends in it before another section begins, whose end this is.
+    /// rest of a document that was cut. `None` if it should have ended in its element, which [`ends_early`]: no section ends
+    /// behind it, or another section begins before this end.
     fn section<'t>(&mut self, text: &'t str) -> Option<(&'t str, usize)> {
         let known = self.next_end.filter(|left| *left <= text.len()).map(|left| text.len() - left);
         let end = known.or_else(|| if self.has_no_end { None } else { text.find(self.end) });
         let Some(end) = end else {
             self.has_no_end = true;
-            let is_unclosed = self.next_tag(text) == Some(EntryTag::End);
-            return (!is_unclosed).then(|| (&text[self.begin.len()..], text.len()));
+            let inside = &text[self.begin.len()..];
+            return (!ends_early(self.next_tag(text), inside)).then_some((inside, text.len()));
         };
         self.next_end = Some(text.len() - end);
         let inside = text.get(self.begin.len()..end).unwrap_or_default();
-        let is_unclosed = inside.find(self.begin).is_some_and(|next| ends_its_entry(&inside[..next]));
+        let is_unclosed = inside.find(self.begin).is_some_and(|next| {
+            let own = &inside[..next];
+            ends_early(first_entry_tag(own).map(|(_, tag)| tag), own)
+        });
         (!is_unclosed).then_some((inside, end + self.end.len()))
     }
 
@@ -194,9 +197,14 @@ fn entry_tag(text: &str) -> Option<EntryTag> {
     ENTRIES.iter().any(|entry| local.eq_ignore_ascii_case(entry.as_bytes())).then_some(kind)
 }
 
-/// Returns whether an entry ends in a text that did not begin there.
-fn ends_its_entry(text: &str) -> bool {
-    first_entry_tag(text).is_some_and(|(_, tag)| tag == EntryTag::End)
+/// Returns whether the element in which a text begins ends in it: the text's first tag of an entry is an end, or follows an end tag
+/// that nothing in the text began.
+fn ends_early(entry_tag: Option<EntryTag>, text: &str) -> bool {
+    match entry_tag {
+        Some(EntryTag::End) => true,
+        Some(EntryTag::Start) => text.find('<').is_some_and(|at| text[at..].starts_with("</")),
+        None => false,
+    }
 }
 
 /// Returns the first tag of an entry in a text, and where it begins.

@@ -329,6 +329,30 @@ async fn without_the_extension_searches_work_and_the_index_comes_with_a_later_st
     assert!(there);
 }
 
+/// Such as another fleet that starts in the same database, or an administrator's open transaction.
+#[tokio::test]
+async fn a_start_waits_for_the_extension_that_another_session_makes() {
+    let mut server = PgConnection::connect(&url()).await.unwrap();
+    let name = format!("test-trigrams-{}", std::process::id());
+    server.execute(AssertSqlSafe(format!("CREATE DATABASE \"{name}\" TEMPLATE template0"))).await.unwrap();
+    let own = url().parse::<PgConnectOptions>().unwrap().database(&name);
+    let mut other = own.connect().await.unwrap();
+    let mut making = other.begin().await.unwrap();
+    making.execute("CREATE EXTENSION pg_trgm SCHEMA public").await.unwrap();
+    let config = ServerConfig::at(own.to_url_lossy().as_str());
+    let (store, ()) = tokio::join!(PostgresStore::open(&config, "feedfleet"), async {
+        // Longer than the start waits for a lock.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        making.commit().await.unwrap();
+    });
+    let store = store.unwrap();
+    let index = "SELECT to_regclass('feedfleet.feed_texts_by_trigram') IS NOT NULL";
+    assert!(sqlx::query_scalar::<_, bool>(index).fetch_one(&mut other).await.unwrap());
+    store.close().await;
+    other.close().await.unwrap();
+    server.execute(AssertSqlSafe(format!("DROP DATABASE \"{name}\""))).await.unwrap();
+}
+
 async fn explained(on: &mut PgConnection, explain: AssertSqlSafe<String>) -> Vec<String> {
     let rows = sqlx::raw_sql(explain).fetch_all(on).await.unwrap();
     rows.iter().map(|row| row.get(0)).collect()
