@@ -194,4 +194,39 @@ mod tests {
         }
         assert!(next_open(minute(0), 1.0).is_some_and(|moment| !is_hot(moment)));
     }
+
+    #[test]
+    fn a_place_in_the_four_open_minutes_after_a_hot_one_is_exact() {
+        let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
+        for (draw, second) in [(0.0, 240), (0.125, 270), (0.25, 360), (1.0, 480)] {
+            assert_eq!(next_open(at(1), draw), Some(at(second)), "{draw}");
+        }
+    }
+
+    #[test]
+    fn a_move_weighs_each_open_minute_by_what_it_misses_and_ends_with_the_interval() {
+        let cases = [(1_200_000, 7, 0.5, 1_389_494), (1_230_000, 3, 0.9, 1_403_571), (1_200_000, 7, 1.0, 1_619_999)];
+        for (due, minutes, draw, expected) in cases {
+            let interval = Duration::from_secs(60 * minutes);
+            let moment = moved(Timestamp::from_millis(due), interval, interval / 10, draw);
+            assert_eq!(moment, Timestamp::from_millis(expected), "{due} {minutes} {draw}");
+        }
+        // The minute until 2:30 is hot; of a whole hour a quarter is.
+        let two_minutes = missing(4 * MINUTE, Duration::from_secs(120), Duration::ZERO);
+        assert!((two_minutes - 1.0).abs() < 1e-9, "{two_minutes}");
+        let longest = missing(7 * MINUTE, Duration::MAX, Duration::MAX);
+        assert!((longest - 0.25).abs() < 1e-9, "{longest}");
+    }
+
+    #[test]
+    fn an_imported_feed_leaves_a_hot_minute_by_a_draw_of_its_own() {
+        let due =
+            |millis: i64| first_due(Timestamp::from_millis(millis), Duration::from_secs(6 * 3600), 0.1, 0.5).millis();
+        assert_eq!(due(7 * MINUTE + 1), 7 * MINUTE + 1, "an open one");
+        assert_eq!(due(20 * MINUTE), 2_079_387, "0.5 itself would lead to 1875065");
+        let derived = [(0.0, 0.883_310_808_213_642_6), (0.25, 0.170_687_470_092_347_86), (0.5, 0.954_446_333_884_195)];
+        for (draw, next) in derived {
+            assert!((next_draw(draw) - next).abs() < 1e-12, "{draw}: {}", next_draw(draw));
+        }
+    }
 }

@@ -173,4 +173,30 @@ mod tests {
         due(&mut minutes, [0.0, 1.0], later.before(Duration::from_secs(90)));
         assert!(minutes.due.iter().sum::<u32>() <= 2);
     }
+
+    #[test]
+    fn a_minute_is_full_above_its_share_the_noise_of_a_count_and_two() {
+        // With a mean of 10 they are 10.3, 4.74 and 2.
+        for (counted, own, is_full) in [(450.0, 17.0, false), (450.0, 17.1, true), (0.0, 2.0, false), (0.0, 2.1, true)]
+        {
+            let mut minutes = Minutes { counted, ..Minutes::default() };
+            minutes.by_minute[7] = own;
+            assert_eq!(minutes.is_full(Timestamp::from_millis(7 * MINUTE)), is_full, "{own} of {counted}");
+        }
+    }
+
+    #[test]
+    fn only_open_minutes_of_the_hour_are_counted_and_they_fade() {
+        let mut minutes = Minutes::default();
+        for _ in 0..100 {
+            minutes.count(Timestamp::from_millis(7 * MINUTE));
+        }
+        minutes.count(Timestamp::from_millis(5 * MINUTE));
+        let counts = |minutes: &Minutes| [minutes.by_minute[7], minutes.by_minute[5], minutes.counted];
+        assert_eq!((minutes.due[7], minutes.due[5]), (100, 1));
+        assert_eq!(counts(&minutes), [100.0, 0.0, 100.0]);
+        minutes.advance(360);
+        let faded = counts(&minutes);
+        assert!((faded[0] - 36.788).abs() < 1e-3 && (faded[2] - 36.788).abs() < 1e-3, "to one e-th: {faded:?}");
+    }
 }

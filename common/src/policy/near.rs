@@ -106,4 +106,11 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn open_time_counts_over_whole_hours_and_the_last_draw_stays_within_it() {
+        // 45 open minutes of the first hour, then 1:04 and 1:06 to 1:09; the next open moment is 1:11.
+        assert_eq!(open_moment(Timestamp::EPOCH, 50 * MINUTE), Timestamp::from_millis(71 * MINUTE));
+        assert_eq!([0.0, 0.5, 1.0].map(|draw| share(100, draw)), [0, 50, 99]);
+    }
 }

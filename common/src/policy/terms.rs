@@ -142,4 +142,11 @@ mod tests {
         assert_eq!(terms.len(), Terms::CAPACITY);
         assert_eq!(terms.last().unwrap().due, Timestamp::from_millis(40));
     }
+
+    #[test]
+    fn terms_are_shown_as_a_list_of_those_that_there_are() {
+        let mut terms = Terms::default();
+        terms.push(Rule::Salt, Timestamp::EPOCH);
+        assert_eq!(format!("{terms:?}"), format!("{:?}", [Term { rule: Rule::Salt, due: Timestamp::EPOCH }]));
+    }
 }

@@ -278,3 +278,23 @@ fn a_failing_poll_is_tried_again_before_midnight() {
     let decision = decide(&calm, &report, report.started, NO_SALT, &Policy { config: &plain(), load: 0.0, price: 0.1 });
     assert_eq!(delay(&decision), 15 * MINUTE);
 }
+
+#[test]
+fn an_sla_or_importance_counts_for_more_than_midnights_of_a_feed_without_other_readers() {
+    let groups = [group("Europe/Paris")];
+    let nobody = readers(0).audience;
+    let (sla, important) = (Audience { sla: true, ..nobody }, Audience { important: true, ..nobody });
+    for (audience, interval) in [(sla, MINUTE), (important, 15 * MINUTE)] {
+        let subject = Subject { audience, calm: &groups, ..reader() };
+        assert_eq!(delay(&ask(&subject, &unchanged(), &plain())), interval, "{audience:?}");
+    }
+}
+
+#[test]
+fn a_draw_is_a_place_in_the_eleven_open_minutes_before_midnight() {
+    let config = PolicyConfig { hot_minutes: true, ..plain() };
+    for (draw, due) in [(0.0, "21:46:00"), (0.5, "21:52:30"), (4.0 / 11.0, "21:51:00")] {
+        let polls = polls(&[group("Europe/Paris")], &config, &[draw]);
+        assert_eq!(polls, [format!("2026-10-23T{due}.000Z")], "{draw}");
+    }
+}

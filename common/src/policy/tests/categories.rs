@@ -167,3 +167,17 @@ fn a_default_interval_of_a_person_replaces_the_category_s_and_yields_to_a_feed_s
     let nobody = Audience { subscribers: 0, active_subscribers: 0, ..plain_feed };
     assert_eq!(interval(nobody), (config.default_interval, Rule::NoSubscribers));
 }
+
+#[test]
+fn a_rank_is_ten_minutes_earlier_for_each_doubling_of_the_weight_and_one_more() {
+    let ranks = [-1.0, 0.0, 1.0, 3.0].map(|weight| rank(noon(), weight));
+    assert_eq!(ranks, [0, 0, 10, 20].map(|minutes| noon().millis() - minutes * 60_000));
+}
+
+#[test]
+fn an_sla_is_met_up_to_the_last_moment_of_its_promise() {
+    let audience = Audience { sla: true, ..Audience::default() };
+    let unmet = |wait: Duration| sla_unmet(&audience, noon(), noon().after(wait), &plain());
+    assert!(!unmet(90 * SECOND), "two minutes, of which half a one is for the fetch");
+    assert!(unmet(90 * SECOND + Duration::from_millis(1)));
+}

@@ -203,3 +203,83 @@ fn a_feed_that_renames_its_entries_and_dates_them_in_the_future_is_not_hurried()
         feed = after(&feed, &decision);
     }
 }
+
+#[test]
+fn entries_dated_at_the_last_poll_were_renamed_and_those_dated_later_are_new() {
+    let overflowing = Subject { state: PollState { overflowing: true, ..read_at_noon().state }, ..read_at_noon() };
+    let cap = |newest: Timestamp| {
+        let report = FetchReport { started: noon().after(HOUR), ..all_new(20, newest) };
+        ask(&overflowing, &report, &plain()).state.overflow_cap
+    };
+    assert_eq!([cap(noon()), cap(noon().after(SECOND))], [None, Some(30 * MINUTE)]);
+}
+
+#[test]
+fn a_limit_after_an_overflow_grows_by_a_quarter_and_ends_at_a_day() {
+    let relaxed = |cap: Duration| {
+        let state = PollState { overflow_cap: Some(cap), ..PollState::default() };
+        ask(&Subject { state, ..reader() }, &unchanged(), &plain()).state.overflow_cap
+    };
+    assert_eq!([relaxed(DAY / 2), relaxed(DAY * 4 / 5)], [Some(15 * HOUR), None]);
+}
+
+#[test]
+fn a_document_of_many_entries_that_are_all_new_counts_in_full_the_first_time_alone() {
+    let document = |new_entries: u32, all_entries: u32| {
+        let document = Document { new_entries, all_entries, validators: validators(), ..Document::default() };
+        FetchReport { started: noon().after(HOUR), ..report(Outcome::Modified(Box::new(document)), Some(200)) }
+    };
+    for (was_all_new, new_entries, all_entries, is_all_new, items) in [
+        (false, 5, 5, true, 5.0),
+        (true, 5, 5, true, 0.0),
+        (true, 1, 20, false, 1.0),
+        (false, 19, 20, false, 19.0),
+        (false, 4, 4, false, 4.0),
+    ] {
+        let state = PollState { all_new: was_all_new, ..read_at_noon().state };
+        let state = ask(&Subject { state, ..reader() }, &document(new_entries, all_entries), &plain()).state;
+        assert_eq!((state.all_new, state.rhythm.items()), (is_all_new, items), "{new_entries} of {all_entries}");
+    }
+    assert!(!ask(&reader(), &document(5, 5), &plain()).state.all_new, "nothing was known before");
+}
+
+#[test]
+fn a_condition_was_ignored_only_if_there_was_one_and_the_document_has_nothing_else() {
+    let ignored = |conditional: bool, entries: Vec<Entry>, new_entries: u32| {
+        let document = Document { entries, new_entries, validators: validators(), ..Document::default() };
+        let report = FetchReport { conditional, ..report(Outcome::Modified(Box::new(document)), Some(200)) };
+        ask(&reader(), &report, &plain()).state.ignored_conditions
+    };
+    assert_eq!(ignored(true, Vec::new(), 0), 1);
+    assert_eq!(ignored(false, Vec::new(), 0), 0);
+    assert_eq!(ignored(true, vec![Entry::default()], 0), 0, "an entry changed");
+    assert_eq!(ignored(true, Vec::new(), 1), 0);
+}
+
+#[test]
+fn a_date_that_is_not_between_two_polls_does_not_count_as_a_post() {
+    let polled = noon().after(DAY);
+    let newest = |date: Timestamp| {
+        let report = FetchReport { started: polled, ..all_new(1, date) };
+        ask(&daily(30), &report, &plain()).state.pauses.newest().unwrap()
+    };
+    for date in [noon().after(MINUTE), polled] {
+        assert_eq!(newest(date), date);
+    }
+    for date in [noon().before(HOUR), noon(), polled.after(HOUR)] {
+        assert_eq!(newest(date), polled, "{date}");
+    }
+}
+
+#[test]
+fn posts_less_than_an_hour_apart_are_one_and_nothing_is_known_before_the_first() {
+    let seen = |minutes: [u32; 2]| {
+        let posts = minutes.map(|minute| Timestamp::EPOCH.after(MINUTE * minute));
+        <(u32, u32, u8)>::from(posts.into_iter().fold(Pauses::default(), Pauses::posted))
+    };
+    assert_eq!([seen([1000, 1059]), seen([1000, 1060])], [(0, 1059, 0), (60, 1060, 1)]);
+    let none = Pauses::default();
+    assert!(none.is_unknown() && none.newest().is_none());
+    let one = none.posted(noon());
+    assert!(!one.is_unknown() && one.newest() == Some(noon()));
+}

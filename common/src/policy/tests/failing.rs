@@ -78,3 +78,11 @@ fn an_end_of_trouble_that_never_entered_the_box_is_told_too() {
     let back = ask(&subject, &unchanged(), &plain());
     assert_eq!((back.notices, back.state.failing), (Notice::Recovered.into(), false));
 }
+
+#[test]
+fn a_notice_that_is_taken_out_leaves_the_other() {
+    let both = Notices::of(Some(Notice::Penalised), Some(Notice::Failing));
+    assert_eq!(both.without(Notice::Penalised), Notices::of(None, Some(Notice::Failing)));
+    assert_eq!(both.without(Notice::Failing), Notices::of(Some(Notice::Penalised), None));
+    assert_eq!(both.without(Notice::Gone), both);
+}

@@ -132,3 +132,33 @@ fn p44_what_is_known_survives_the_store() {
         assert_eq!(serde_json::from_str::<PollState>(&json).unwrap(), state);
     }
 }
+
+/// Returns what is known, by its fields as they are stored.
+fn stored(in_vain: u16, full_bytes: u64, credit: u32, run: u16, given_up: u8) -> HeadFirst {
+    let fields = serde_json::json!({
+        "in_vain": in_vain, "full_bytes": full_bytes, "credit": credit, "run": run, "given_up": given_up,
+    });
+    serde_json::from_value(fields).unwrap()
+}
+
+#[test]
+fn p44_each_answer_changes_its_own_part_of_what_is_known() {
+    let before = stored(2, 70_000, 1000, 5, 1);
+    let refused = probed(same_bytes(validators()), Probe::Refused, LARGE);
+    let lost = |probe: Probe| probed(failed(FailureKind::Timeout), probe, 10_000);
+    for (before, report, expected) in [
+        (before, enough(), stored(2, 70_000, 4096, 6, 1)),
+        (before, not_enough(), stored(2, LARGE, 200, 0, 1)),
+        (before, lost(Probe::NotEnough { spent: SPENT }), stored(2, 70_000, 200, 0, 1)),
+        (before, refused, stored(0, 70_000, 0, 0, 2)),
+        (before, lost(Probe::Known), before),
+        (before, unchanged(), stored(0, 70_000, 0, 0, 1)),
+        (before, news(1), stored(0, 70_000, 1000, 0, 1)),
+        (before, in_vain(10_000), stored(2, 10_000, 1000, 0, 1)),
+        (before, in_vain(32 * 1024), stored(3, 32 * 1024, 1000, 0, 1)),
+        (stored(2, 70_000, 0, 5, 0), in_vain(10_000), stored(2, 70_000, 0, 0, 0)),
+        (stored(0, 0, 1000, 0, 0), enough(), stored(0, 0, 4096, 1, 0)),
+    ] {
+        assert_eq!(before.after(&report), expected, "{:?} {:?}", report.probe, report.outcome);
+    }
+}

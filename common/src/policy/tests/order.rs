@@ -170,6 +170,14 @@ fn the_stretch_applies_to_the_floors_too() {
 }
 
 #[test]
+fn the_stretch_applies_to_a_bad_feed_with_a_floor_too() {
+    let unvalidated = Document { hints: hours(2), ..Document::default() };
+    let report = report(Outcome::Modified(Box::new(unvalidated)), Some(200));
+    let decisions = live(&reader(), [report, failed(FailureKind::NotAFeed)], &plain());
+    assert_eq!(delays(&decisions), [4 * HOUR; 2]);
+}
+
+#[test]
 fn a_feed_with_a_clock_in_it_costs_like_one_that_never_answers_304() {
     let clockwork = live(&reader(), again(&news(0), 3), &plain());
     assert!(!rules(&clockwork[1]).contains(&Rule::NoValidators));
@@ -415,4 +423,35 @@ fn a_ttl_of_a_week_is_honoured_in_full_where_the_ceiling_allows_it_and_a_failure
     let fresh = ask(&reader(), &fresh, &config);
     let failing = ask(&after(&reader(), &fresh), &failed(FailureKind::Timeout), &config);
     assert!(delay(&failing) >= week, "what is fresh is not fetched again");
+}
+
+#[test]
+fn a_feed_whose_host_was_given_an_interval_waits_for_what_is_left_of_it() {
+    let config = plain();
+    let policy = Policy { config: &config, load: 0.0, price: config.price };
+    let state = PollState { last_polled: Some(noon()), ..PollState::default() };
+    let ruled = Subject { host_interval: Some(3 * HOUR), state, ..reader() };
+    let later = |subject: &Subject<'_>, hours: u32| postponed(subject, noon().after(hours * HOUR), NO_SALT, &policy);
+    let (due, terms) = later(&ruled, 1).unwrap();
+    assert_eq!((due, terms.len(), terms[0].rule), (noon().after(3 * HOUR), 1, Rule::HostInterval));
+    assert_eq!([3, 4].map(|hours| later(&ruled, hours)), [None; 2], "it has passed");
+    assert_eq!(later(&Subject { host_interval: None, ..ruled }, 1), None);
+    assert_eq!(later(&Subject { state: PollState::default(), ..ruled }, 1), None, "never polled");
+}
+
+#[test]
+fn a_feed_is_brought_forward_only_by_more_than_the_most_salt() {
+    let config = plain();
+    let policy = Policy { config: &config, load: 0.0, price: config.price };
+    let (subject, _) = polled(&unchanged(), &config);
+    let replanned = |planned: Timestamp| replan(&subject, planned, noon(), NO_SALT, &policy).map(|(due, _)| due);
+    let most_salt = noon().after(66 * MINUTE);
+    assert_eq!(replanned(most_salt), None);
+    assert_eq!(replanned(most_salt.after(Duration::from_millis(1))), Some(noon().after(HOUR)));
+}
+
+#[test]
+fn due_times_reach_as_far_as_the_longest_interval_with_its_salt_and_a_move() {
+    let config = PolicyConfig { default_interval: 100 * DAY, salt: 0.5, ..plain() };
+    assert_eq!(usual_reach(&config), 150 * DAY + OPEN_REACH);
 }

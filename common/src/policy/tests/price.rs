@@ -45,6 +45,22 @@ fn lengthening_is_a_mean_that_alternation_does_not_move() {
     assert!((demand.per_second(Some(2.0)) - 3.2).abs() < 1e-9, "a part of two a second is kept for the backlog");
 }
 
+#[test]
+fn intervals_that_are_four_times_as_long_leave_a_quarter_of_the_demand() {
+    let mut planned = Lengthening::default();
+    planned.note(HOUR, 2 * HOUR);
+    planned.note(HOUR, 8 * HOUR);
+    let demand = Demand { newly_due: 8.0, backlog: 10_800.0, planned }.per_second(None);
+    assert!((demand - 4.0).abs() < 1e-9, "a quarter of eight, and two for the backlog: {demand}");
+}
+
+#[test]
+fn a_minutes_correction_is_by_the_demand_the_size_of_the_fleet_and_the_number_of_schedulers() {
+    // Three times of what is affordable; at 30 polls a minute the gain is 0.0525, of which each of two schedulers makes half.
+    let price = adjusted(1.0, 0.1, 1.5, Some(0.5), 2);
+    assert!((price - 0.105_f64.exp()).abs() < 1e-9, "{price}");
+}
+
 /// What a fleet did in one minute.
 #[derive(Clone, Copy, Debug)]
 struct Minute {

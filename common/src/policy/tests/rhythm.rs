@@ -177,7 +177,8 @@ fn groups_that_an_older_version_did_not_count_are_single_items() {
     let single = Rhythm::from_bytes(&bytes).per_day();
     assert!((single - 0.1).abs() < 1e-6, "{single}");
     bytes[47..49].copy_from_slice(&[200, 20]);
-    assert!(Rhythm::from_bytes(&bytes).per_day() > single);
+    let grouped = Rhythm::from_bytes(&bytes).per_day();
+    assert!((grouped - (3.0 + 0.4 * 202.0 / 22.0) / 34.0).abs() < 1e-6, "{grouped}");
 }
 
 #[test]
@@ -265,4 +266,80 @@ fn a_publisher_that_pings_for_a_clock_in_one_entry_is_polled_less_and_less() {
     }
     assert!(rests.windows(2).all(|pair| pair[1] >= pair[0]), "{rests:?}");
     assert_eq!(rests[11], 60 * config.ping_spread, "{rests:?}");
+}
+
+#[test]
+fn each_hour_of_the_first_day_counts_by_its_share_and_by_the_burst_after_a_post_and_later_ones_by_the_mean() {
+    // A post at nine on each of 40 days; the last one is today's.
+    let nine = at("2026-10-07T09:00:00Z");
+    let rhythm = first(&dated((0..40).map(|day| nine.before(day * DAY))));
+    let minutes =
+        |polled: &str, price: f64| adaptive::interval(&rhythm, at(polled), 1.0, price, 4 * DAY).as_secs() / 60;
+    assert_eq!(minutes("2026-10-07T09:15:00Z", 6.0), 344);
+    assert_eq!(minutes("2026-10-07T20:40:00Z", 12.0), 1615, "longer than a day");
+}
+
+#[test]
+fn a_steady_feed_is_watched_from_its_time_on() {
+    let steady = Rhythm::steady(30.0, 30.0, noon());
+    let faded = steady.watched(noon().after(30 * DAY));
+    assert!((steady.items() - 30.0).abs() < 1e-6 && (faded.items() - 11.036).abs() < 1e-3, "{faded:?}");
+}
+
+#[test]
+fn of_identities_that_are_all_new_again_those_dated_after_the_last_poll_count() {
+    let known = |at: Timestamp| Rhythm::steady(3.0, 30.0, at);
+    let later = noon().after(HOUR);
+    assert_eq!(known(noon()).doubted(&renamed(Some(noon())), later), known(later), "dated at the last poll");
+    let between = noon().after(HOUR / 2);
+    let observed = known(noon()).observed(&dated([between; 10]), later);
+    assert_eq!(known(noon()).doubted(&renamed(Some(between)), later), observed);
+    assert_eq!(known(later).doubted(&renamed(None), noon()), known(later), "an hour is what two clocks may differ by");
+    assert_eq!(known(later.after(SECOND)).doubted(&renamed(None), noon()), known(noon()), "it was set back");
+}
+
+#[test]
+fn what_has_no_date_came_in_the_middle_between_two_polls_that_are_close() {
+    let start = at("2026-10-07T00:00:00Z");
+    let seen = |new_entries: u32, gap: Duration| {
+        let document = Document { entries: vec![Entry::default()], new_entries, ..Document::default() };
+        let rhythm = Rhythm::default().watched(start).observed(&document, start.after(gap));
+        (rhythm.quiet_for(start.after(gap)), rhythm.to_bytes()[16..20].to_vec())
+    };
+    assert_eq!(seen(1, 2 * HOUR), (Some(1.0), vec![1, 3, 1, 0]));
+    assert_eq!(seen(0, 2 * HOUR), (None, vec![0; 4]), "a changed entry");
+    assert_eq!(seen(1, 4 * HOUR), (None, vec![0; 4]), "nobody knows when it came");
+}
+
+#[test]
+fn the_newest_item_is_known_for_less_than_a_year() {
+    let year = 365 * DAY;
+    let quiet = |later: Duration| {
+        let at = noon().after(later);
+        first(&dated([noon()])).watched(at).quiet_for(at)
+    };
+    assert_eq!([quiet(year - HOUR / 4), quiet(year)], [Some(8759.75), None]);
+    let of_first = |age: Duration| first(&aged([age])).quiet_for(noon());
+    assert_eq!([of_first(year - HOUR), of_first(year)], [Some(8759.0), None]);
+}
+
+#[test]
+fn an_item_counts_in_its_hour_and_less_in_both_beside_it_also_around_midnight() {
+    let cases = [
+        ("2026-10-07T00:30:00Z", [23, 0, 1]),
+        ("2026-10-07T11:30:00Z", [10, 11, 12]),
+        ("2026-10-06T23:30:00Z", [22, 23, 0]),
+    ];
+    for (posted, [before, own, after]) in cases {
+        let mut hours = [0_u8; 24];
+        (hours[before], hours[own], hours[after]) = (1, 3, 1);
+        assert_eq!(first(&dated([at(posted)])).to_bytes()[16..40], hours, "{posted}");
+    }
+}
+
+#[test]
+fn when_a_count_is_full_all_of_them_lose_a_quarter() {
+    // After 85 items the counts of these hours are 85, 255 and 85.
+    let bytes = first(&dated(vec![noon(); 86])).to_bytes();
+    assert_eq!(bytes[27..30], [65_u8, 195, 65]);
 }

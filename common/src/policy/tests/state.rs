@@ -44,3 +44,30 @@ fn failures_teach_nothing_about_the_rhythm() {
     let failing = ask(&after(&reader(), &watched[1]), &answered(500), &plain());
     assert_eq!(failing.state.rhythm, watched[1].state.rhythm);
 }
+
+#[test]
+fn a_ping_causes_a_poll_of_a_feed_that_no_person_ended() {
+    let heard: Vec<Status> = Status::ALL.into_iter().filter(|status| status.hears_pings()).collect();
+    assert_eq!(heard, [Status::Active, Status::Gone, Status::Blacklisted]);
+}
+
+#[test]
+fn a_status_is_read_by_its_name_alone() {
+    for status in Status::ALL {
+        assert_eq!(status.as_str().parse::<Status>(), Ok(status));
+    }
+    assert!("asleep".parse::<Status>().unwrap_err().contains("active, paused, gone"));
+}
+
+#[test]
+fn signatures_and_pings_are_stored_only_if_something_is_known_about_them() {
+    let nothing = serde_json::to_string(&PollState::default()).unwrap();
+    for (name, state) in [
+        ("signing", PollState { signing: Signing::Wanted, ..PollState::default() }),
+        ("fruitless_wakes", PollState { fruitless_wakes: 3, ..PollState::default() }),
+    ] {
+        let json = serde_json::to_string(&state).unwrap();
+        assert_eq!(serde_json::from_str::<PollState>(&json).unwrap(), state);
+        assert_eq!((json.contains(name), nothing.contains(name)), (true, false), "{json}");
+    }
+}

@@ -105,6 +105,15 @@ fn a_403_is_a_refusal_unless_the_feed_is_asked_with_a_signature_next() {
 }
 
 #[test]
+fn what_is_asked_with_a_signature_next_is_not_boxed_unless_it_was_asked_so_before() {
+    let unsigned = FetchReport { wants_signature: true, ..answered(403) };
+    let first = ask(&reader(), &unsigned, &unfloored());
+    assert_eq!((delay(&first), first.state.penalty), (5 * MINUTE, None));
+    let signed = Subject { state: PollState { signing: Signing::Wanted, ..PollState::default() }, ..reader() };
+    assert_eq!(delay(&ask(&signed, &unsigned, &unfloored())), DAY);
+}
+
+#[test]
 fn only_what_answers_a_signed_request_with_activities_is_asked_with_a_signature_further() {
     let subject = |signing| Subject { state: PollState { signing, ..PollState::default() }, ..reader() };
     let after = |report: FetchReport| super::ask(&subject(Signing::Wanted), &report, &plain()).state.signing;
@@ -389,6 +398,13 @@ fn throttling_inside_a_run_of_failures_opens_no_box() {
 }
 
 #[test]
+fn throttling_outside_a_run_of_failures_puts_off_no_retry() {
+    let decisions = live(&reader(), [throttled(None), failed(FailureKind::Timeout)], &plain());
+    assert_eq!(decisions[0].state.failure_delay, Duration::ZERO);
+    assert_eq!(delay(&decisions[1]), 15 * MINUTE);
+}
+
+#[test]
 fn a_host_is_held_for_an_hour_until_a_second_feed_is_throttled() {
     let (now, asked) = (noon(), noon().after(DAY));
     let an_hour = now.after(HOUR);
@@ -441,4 +457,138 @@ fn a_used_up_limit_holds_a_host_for_an_hour_whichever_feeds_show_it() {
     assert_eq!(limit_hold(Some(&hold(asked, asked)), FeedId(2), an_hour, now), hold(asked, asked), "never earlier");
     let ended = hold(now, now);
     assert_eq!(limit_hold(Some(&ended), FeedId(2), an_hour, now).cause, FeedId(2), "the earlier hold has ended");
+}
+
+#[test]
+fn a_hosts_limit_counts_until_it_ends_and_for_an_hour_after_the_response_at_most() {
+    let limited =
+        |report: FetchReport, wait: Duration| FetchReport { limited_until: Some(noon().after(wait)), ..report };
+    let held = |wait: Duration, late: Duration| {
+        held_by_limit(&limited(unchanged(), wait), noon().after(late)).map(|until| until.since(noon()))
+    };
+    let ten = 10 * MINUTE;
+    assert_eq!([held(ten, SECOND), held(DAY, SECOND)], [Some(ten), Some(HOUR + SECOND)]);
+    assert_eq!([held(ten, ten), held(ten, HOUR)], [None; 2], "it has ended");
+    assert_eq!(held_by_limit(&unchanged(), noon()), None);
+
+    let gone = ask(&reader(), &limited(report(Outcome::Gone, Some(410)), ten), &plain());
+    assert_eq!(gone.host_hold, Some(noon().after(ten)));
+    let policy = Policy { config: &plain(), load: 0.0, price: 0.1 };
+    for status in [Status::Active, Status::Gone] {
+        let (subject, refused) = (Subject { status, ..reader() }, limited(answered(403), ten));
+        let decision = host_refused(&subject, &refused, noon().after(2 * HOUR), noon(), NO_SALT, &policy);
+        assert_eq!(decision.host_hold, Some(noon().after(ten)), "{status}");
+    }
+}
+
+#[test]
+fn a_retry_after_that_ends_as_the_request_starts_counts_as_none() {
+    assert_eq!(delay(&ask(&reader(), &throttled(Some(noon())), &plain())), 4 * HOUR);
+    let good = FetchReport { retry_after: Some(noon()), ..unchanged() };
+    assert_eq!(ask(&reader(), &good, &plain()), ask(&reader(), &unchanged(), &plain()));
+}
+
+#[test]
+fn a_retry_after_below_its_ceiling_shows_no_ceiling_where_skipped_time_follows() {
+    let hints = FeedHints { skip_hours: 1 << 17, ..FeedHints::default() };
+    let known = after(&reader(), &ask(&reader(), &hinted(1, hints), &plain()));
+    let decision = ask(&known, &throttled(Some(noon().after(5 * HOUR))), &plain());
+    assert_eq!(rules(&decision), [Rule::Category, Rule::RetryAfter, Rule::Skip]);
+    assert_eq!(decision.next_due, Some(at("2026-10-07T18:00:00Z")));
+}
+
+#[test]
+fn a_soft_status_is_boxed_as_soon_as_the_run_has_lasted_as_long_as_the_rule_says() {
+    let is_boxed = |long: Duration| {
+        let state = PollState {
+            last_polled: Some(noon().before(HOUR)),
+            failing_since: Some(noon().before(long)),
+            failure_delay: HOUR,
+            consecutive_failures: 9,
+            ..PollState::default()
+        };
+        let soft = Subject { soft_statuses: &[404], soft_alike: true, soft_for: DAY, state, ..reader() };
+        ask(&soft, &answered(404), &plain()).state.penalty.is_some()
+    };
+    assert_eq!([DAY - SECOND, DAY].map(is_boxed), [false, true]);
+}
+
+#[test]
+fn what_is_known_about_signatures_follows_from_each_answer() {
+    let wants = |report: FetchReport| FetchReport { wants_signature: true, ..report };
+    let malformed = FetchReport { http_status: Some(403), ..failed(FailureKind::Malformed) };
+    let (standing, ended) = (Signing::Useless(noon().after(SECOND)), Signing::Useless(noon()));
+    let useless = Signing::Useless(noon().after(30 * DAY));
+    for (before, report, expected) in [
+        (Signing::Unknown, wants(answered(403)), Signing::Wanted),
+        (Signing::Unknown, answered(403), Signing::Unknown),
+        (standing, wants(answered(403)), standing),
+        (ended, wants(answered(403)), Signing::Wanted),
+        (ended, answered(403), Signing::Unknown),
+        (Signing::Wanted, answered(401), useless),
+        (Signing::Wanted, answered(403), useless),
+        (Signing::Wanted, wants(answered(403)), Signing::Wanted),
+        (Signing::Wanted, answered(500), Signing::Wanted),
+        (Signing::Wanted, malformed, Signing::Wanted),
+    ] {
+        assert_eq!(before.after(&report, noon()), expected, "{before:?} {:?}", report.http_status);
+        let is_tried = before != Signing::Wanted && expected == Signing::Wanted;
+        assert_eq!(before.is_tried_after(&report), is_tried, "{before:?} {:?}", report.http_status);
+    }
+    assert!(!Signing::Unknown.is_tried_after(&wants(news(1))), "it was not refused");
+}
+
+#[test]
+fn a_refused_feed_is_tried_again_soon_only_if_the_next_request_is_signed() {
+    let wants = || FetchReport { wants_signature: true, ..answered(403) };
+    for (signing, report, expected) in [
+        (Signing::Unknown, wants(), 15 * MINUTE),
+        (Signing::Unknown, answered(403), DAY),
+        (Signing::Useless(noon().after(DAY)), wants(), DAY),
+        (Signing::Wanted, answered(403), DAY),
+    ] {
+        let subject = Subject { state: PollState { signing, ..PollState::default() }, ..reader() };
+        assert_eq!(delay(&ask(&subject, &report, &plain())), expected, "{signing:?}");
+    }
+}
+
+#[test]
+fn few_kinds_of_failure_may_be_our_own_and_after_one_the_request_may_have_arrived() {
+    let those = |may: fn(FailureKind) -> bool| -> Vec<FailureKind> {
+        FailureKind::ALL.into_iter().filter(|failure| may(*failure)).collect()
+    };
+    assert_eq!(those(may_be_ours), TRANSIENT);
+    assert_eq!(those(may_have_arrived), [FailureKind::Truncated]);
+}
+
+#[test]
+fn what_our_own_network_failed_is_tried_again_soon_but_during_no_hold_and_no_skipped_hour() {
+    let config = plain();
+    let policy = Policy { config: &config, load: 0.0, price: config.price };
+    let spared = |state: PollState| spare(&Subject { state, ..reader() }, noon(), NO_SALT, &policy);
+    let usual = spared(PollState::default());
+    assert_eq!((usual.next_due, rules(&usual)), (Some(noon().after(5 * MINUTE)), vec![Rule::OurFault]));
+    let later = noon().after(2 * HOUR);
+    for (hold, kept, due) in [
+        (later, Some(later), later),
+        (noon(), None, noon().after(5 * MINUTE)),
+        (noon().before(HOUR), None, noon().after(5 * MINUTE)),
+    ] {
+        let decision = spared(PollState { hold_until: Some(hold), ..PollState::default() });
+        assert_eq!((decision.state.hold_until, decision.next_due), (kept, Some(due)));
+    }
+    let hints = FeedHints { skip_hours: 1 << 12, ..FeedHints::default() };
+    let skipped = spared(PollState { hints, ..PollState::default() });
+    assert_eq!(skipped.next_due, Some(at("2026-10-07T13:00:00Z")));
+    assert_eq!(rules(&skipped), [Rule::OurFault, Rule::Skip]);
+}
+
+#[test]
+fn a_request_that_may_have_arrived_is_repeated_no_sooner_than_our_own_floors_allow() {
+    let policy = Policy { config: &plain(), load: 0.0, price: 0.1 };
+    let sla = Subject { audience: Audience { sla: true, ..Audience::default() }, ..reader() };
+    let ruled = Subject { host_interval: Some(3 * HOUR), ..reader() };
+    let waits = [sla, reader(), ruled]
+        .map(|subject| spare_arrived(&subject, noon(), NO_SALT, &policy).next_due.unwrap().since(noon()));
+    assert_eq!(waits, [MINUTE, 15 * MINUTE, 3 * HOUR]);
 }

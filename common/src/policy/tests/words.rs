@@ -74,3 +74,34 @@ fn a_feed_that_was_just_added_says_so() {
     let spread = &explain(Category::D, noon(), &term(noon().after(90 * SECOND)))[0].text;
     assert_eq!(spread, "just added: at its place in the import's spread, after 1 min 30 s");
 }
+
+#[test]
+fn a_time_is_rounded_to_the_smaller_of_its_two_units() {
+    let said = |millis: u64| {
+        let term = Term { rule: Rule::Person, due: noon().after(Duration::from_millis(millis)) };
+        explain(Category::D, noon(), &[term])[0].text.clone()
+    };
+    for (millis, expected) in [
+        (0, "0 s"),
+        (1, "1 ms"),
+        (500, "500 ms"),
+        (1000, "1 s"),
+        (1001, "1 s 1 ms"),
+        (2500, "2 s 500 ms"),
+        (5000, "5 s"),
+        (59_999, "59 s 999 ms"),
+        (60_000, "1 min"),
+        (90_499, "1 min 30 s"),
+        (90_500, "1 min 31 s"),
+        (3_599_900, "1 h"),
+    ] {
+        assert_eq!(said(millis), format!("a person asked for {expected}"), "{millis} ms");
+    }
+}
+
+#[test]
+fn each_rule_has_a_name_of_its_own() {
+    let names: std::collections::BTreeSet<&str> = Rule::ALL.into_iter().map(named).collect();
+    assert_eq!(names.len(), Rule::ALL.len());
+    assert_eq!((named(Rule::Ttl), named(Rule::HotMinute)), ("ttl", "a busy minute avoided"));
+}
