@@ -192,7 +192,7 @@ impl HostGate for Gate {
         let world = Arc::clone(&self.line.world);
         let hold = move |memory: &mut Memory, now: Timestamp| {
             for (host, until) in &holds {
-                world.judge().hold_is_known(host);
+                world.judge().hold_is_known(host, world.now());
                 // As in hold.lua: for a length of time by this server's clock.
                 memory.state.hold(host, now.after(until.since(asked)), now);
             }
@@ -240,7 +240,7 @@ impl GateUpkeep for Gate {
         let open = move |memory: &mut Memory, seen, _: Timestamp| {
             let opened = memory.open(&mark, seen);
             if opened.is_some() {
-                world.judge().gate_opened();
+                world.judge().gate_opened(world.now());
             }
             opened
         };

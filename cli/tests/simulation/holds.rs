@@ -15,8 +15,8 @@ pub(crate) struct Hold {
     private: bool,
     /// The gate knew of it once, or a report carried it: it no longer depends on that worker's life.
     known: bool,
-    /// The gate has it.
-    at_gate: bool,
+    /// Since when the gate has it.
+    at_gate: Option<Timestamp>,
     /// A report in the queue carries it.
     reported: bool,
     stored: Stored,
@@ -34,7 +34,7 @@ enum Stored {
 impl Hold {
     pub(crate) fn new(flight: u64, until: Timestamp, life: u32) -> Self {
         let stored = Stored::Never;
-        Hold { flight, until, life, private: false, known: false, at_gate: false, reported: false, stored }
+        Hold { flight, until, life, private: false, known: false, at_gate: None, reported: false, stored }
     }
 
     /// Its worker cannot tell the gate before its permit ends.
@@ -42,17 +42,18 @@ impl Hold {
         self.private |= !self.known;
     }
 
-    /// Returns whether this life may request nothing there.
-    pub(crate) fn binds(&self, life: u32) -> bool {
-        !self.private || self.at_gate || self.life == life
+    /// Returns whether this life may request nothing there, if the gate permitted its request at this time.
+    pub(crate) fn binds(&self, life: u32, permitted: Timestamp) -> bool {
+        !self.private || self.life == life || self.at_gate.is_some_and(|since| since <= permitted)
     }
 
     pub(crate) fn is_known(&self) -> bool {
         self.known
     }
 
-    pub(crate) fn reaches_gate(&mut self) {
-        (self.known, self.at_gate) = (true, true);
+    pub(crate) fn reaches_gate(&mut self, now: Timestamp) {
+        self.known = true;
+        self.at_gate.get_or_insert(now);
     }
 
     pub(crate) fn is_reported(&mut self) {
@@ -68,13 +69,15 @@ impl Hold {
     }
 
     /// The gate was opened with what the store has.
-    pub(crate) fn is_loaded(&mut self) {
-        self.at_gate |= matches!(self.stored, Stored::Since(_));
+    pub(crate) fn is_loaded(&mut self, now: Timestamp) {
+        if matches!(self.stored, Stored::Since(_)) {
+            self.at_gate.get_or_insert(now);
+        }
     }
 
     /// Returns whether anything still knows of it after the gate lost its memory.
     pub(crate) fn outlives_gate(&mut self) -> bool {
-        self.at_gate = false;
+        self.at_gate = None;
         self.outlives()
     }
 
@@ -88,10 +91,10 @@ impl Hold {
 
     /// Returns whether anything but the worker that it was requested of has it.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        self.at_gate || self.reported || matches!(self.stored, Stored::Since(_))
+        self.at_gate.is_some() || self.reported || matches!(self.stored, Stored::Since(_))
     }
 
     fn outlives(&self) -> bool {
-        self.stored != Stored::Lost || !self.known || self.at_gate || self.reported
+        self.stored != Stored::Lost || !self.known || self.at_gate.is_some() || self.reported
     }
 }

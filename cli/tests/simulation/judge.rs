@@ -109,16 +109,16 @@ impl Judge {
 
     /// A request for a feed that was redirected reaches another host.
     pub(crate) fn redirected(&mut self, life: &Life, job: &FetchJob, host: &HostKey, now: Timestamp) -> u64 {
-        let wrong = self.judge_host(life, host, now);
+        let wrong = self.judge_host(life, host, now, now);
         self.enter(life, job, host, wrong, now, now)
     }
 
     /// A request reaches its origin. Intervals count from the time at which its fetch began.
     pub(crate) fn asked(&mut self, life: &Life, job: &FetchJob, begun: Timestamp, now: Timestamp) -> u64 {
-        let mut wrong = self.judge_host(life, &job.host, now);
-        wrong.extend(life.wrong_clock(REQUESTS_END).map(|what| (Rule::Clock, what)));
         // An answer of the gate may be on its way for seconds.
         let permitted = self.granted.get(&(life.number, job.feed)).map_or(begun, |at| begun.min(*at));
+        let mut wrong = self.judge_host(life, &job.host, permitted, now);
+        wrong.extend(life.wrong_clock(REQUESTS_END).map(|what| (Rule::Clock, what)));
         wrong.extend(self.judge_feed(job, permitted, now));
         let flight = self.enter(life, job, &job.host, wrong, begun, now);
         self.released(life, job.feed);
@@ -158,7 +158,7 @@ impl Judge {
         flight
     }
 
-    fn judge_host(&mut self, life: &Life, host: &HostKey, now: Timestamp) -> Vec<(Rule, String)> {
+    fn judge_host(&mut self, life: &Life, host: &HostKey, permitted: Timestamp, now: Timestamp) -> Vec<(Rule, String)> {
         let Tolerance { skew, gap, .. } = self.tolerance;
         let at = self.hosts.entry(host.clone()).or_default();
         let mut wrong = Vec::new();
@@ -166,7 +166,8 @@ impl Judge {
             wrong.push((Rule::Gap, format!("only {:?} after the last request there", now.since(started))));
         }
         at.holds.retain(|hold| now < hold.until);
-        if let Some(hold) = at.holds.iter().find(|hold| now.after(skew) < hold.until && hold.binds(life.number)) {
+        let mut holds = at.holds.iter().filter(|hold| now.after(skew) < hold.until);
+        if let Some(hold) = holds.find(|hold| hold.binds(life.number, permitted)) {
             wrong.push((Rule::Hold, format!("the host is held until {} by the answer to {}", hold.until, hold.flight)));
         }
         if !at.flights.is_empty() {
@@ -239,8 +240,8 @@ impl Judge {
     }
 
     /// The gate takes a hold.
-    pub(crate) fn hold_is_known(&mut self, host: &HostKey) {
-        self.holds_of(host).for_each(Hold::reaches_gate);
+    pub(crate) fn hold_is_known(&mut self, host: &HostKey, now: Timestamp) {
+        self.holds_of(host).for_each(|hold| hold.reaches_gate(now));
     }
 
     /// A report that carries a hold is in the queue.
@@ -293,8 +294,8 @@ impl Judge {
     }
 
     /// The gate is open again: what the store has was loaded into it.
-    pub(crate) fn gate_opened(&mut self) {
-        self.hosts.values_mut().flat_map(|at| &mut at.holds).for_each(Hold::is_loaded);
+    pub(crate) fn gate_opened(&mut self, now: Timestamp) {
+        self.hosts.values_mut().flat_map(|at| &mut at.holds).for_each(|hold| hold.is_loaded(now));
     }
 
     /// The standby of the store receives nothing more.
@@ -382,7 +383,9 @@ impl Judge {
             .collect();
         let flies = |id: &u64| self.hosts.get(&self.flights[id].host).is_some_and(|at| at.flights.contains(id));
         let in_flight: Vec<u64> = cut.iter().copied().filter(flies).collect();
-        let mut feeds: BTreeSet<FeedId> = in_flight.iter().map(|id| self.flights[id].feed).collect();
+        // Without a report, one that was answered looks like one that killed it, too.
+        let unreported = cut.iter().map(|id| &self.flights[id]).filter(|flown| !flown.reported);
+        let mut feeds: BTreeSet<FeedId> = unreported.map(|flown| flown.feed).collect();
         feeds.extend(self.granted.extract_if(.., |(number, _), _| *number == life.number).map(|((_, feed), _)| feed));
         if let (1, Some(alone)) = (feeds.len(), feeds.first()) {
             self.feeds.get_mut(alone).expect("only known feeds are polled").died_alone = true;
@@ -472,10 +475,14 @@ impl Judge {
                 let due = known.due?;
                 let cuts = self.hosts.get(&known.host).map_or(0, |at| at.cuts.iter().filter(|at| **at > since).count());
                 let permits = self.tolerance.permit * u32::try_from(cuts).unwrap_or(u32::MAX);
-                let overdue = due.after(patience + permits) < now;
+                // After deaths at its host, the feeds that waited there are fetched one after the other, each within two gaps.
+                let queued =
+                    if cuts > 0 { self.feeds.values().filter(|other| other.host == known.host).count() } else { 0 };
+                let waits = permits + self.tolerance.gap * 2 * u32::try_from(queued).unwrap_or(u32::MAX);
+                let overdue = due.after(patience + waits) < now;
                 // Deaths at its host may have kept it from being polled since, or it has only just become due.
                 let may_wait = cuts > 0 || due > since;
-                let unpolled = due.after(if may_wait { patience + permits } else { Duration::ZERO }) < now;
+                let unpolled = due.after(if may_wait { patience + waits } else { Duration::ZERO }) < now;
                 // A feed that waits as its host or its publisher requested is not due.
                 (overdue || stored.is_none() && unpolled).then(|| {
                     let stored = known.stored.map(|stored| stored.to_string());

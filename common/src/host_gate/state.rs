@@ -302,3 +302,62 @@ impl GateState {
         self.sweep_at = SWEEP_FROM.max((self.hosts.len() + self.feeds.len()) * SWEEP_FACTOR);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_forgets_what_differs_from_nothing_and_comes_when_much_was_added() {
+        let at = Timestamp::from_millis;
+        let now = at(1_790_000_000_000);
+        let later = now.after(Duration::from_millis(1));
+        let mut state = GateState::new(Timestamp::EPOCH);
+        let hosts = [
+            ("idle", Host { reserved: now, started: now, held_until: now, blocked_until: now, ..Host::default() }),
+            ("reserved", Host { reserved: later, ..Host::default() }),
+            ("started", Host { started: later, ..Host::default() }),
+            ("held", Host { held_until: later, ..Host::default() }),
+            ("blocked", Host { blocked_until: later, ..Host::default() }),
+            ("ticket", Host { tickets: vec![(Ticket(1), later)], ..Host::default() }),
+            ("flight", Host { flights: vec![(1, later)], ..Host::default() }),
+            ("ended", Host { tickets: vec![(Ticket(1), now)], flights: vec![(1, now)], ..Host::default() }),
+        ];
+        state.hosts.extend(hosts.map(|(name, host)| (HostKey::new(name), host)));
+        let version = Version(1);
+        let guards = [
+            Guard { token: Some((1, now)), reported: Some((version, now)), leased_until: now, ..Guard::default() },
+            Guard { token: Some((1, later)), ..Guard::default() },
+            Guard { reported: Some((version, later)), ..Guard::default() },
+            Guard { leased_until: later, ..Guard::default() },
+            Guard { starts: (version, 1), ..Guard::default() },
+        ];
+        state.feeds.extend((0..).map(FeedId).zip(guards));
+        let known = state.hosts.len() + state.feeds.len();
+        state.feeds.extend((100..).map(FeedId).zip(std::iter::repeat_n(Guard::default(), SWEEP_FROM - known - 1)));
+        state.sweep(now);
+        assert_eq!(state.hosts.len() + state.feeds.len(), SWEEP_FROM - 1, "too little was added");
+
+        state.feeds.insert(FeedId(99), Guard::default());
+        state.sweep(now);
+        let mut kept: Vec<&str> = state.hosts.keys().map(HostKey::as_str).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, ["blocked", "flight", "held", "reserved", "started", "ticket"]);
+        let mut feeds: Vec<i64> = state.feeds.keys().map(|feed| feed.0).collect();
+        feeds.sort_unstable();
+        assert_eq!(feeds, [1, 2, 3, 4]);
+
+        // The next sweep comes when twice as much is known as this one left, above the least.
+        state.feeds.extend(
+            (100..).map(FeedId).zip(std::iter::repeat_n(Guard { leased_until: later, ..Guard::default() }, SWEEP_FROM)),
+        );
+        state.sweep(now);
+        let left = state.hosts.len() + state.feeds.len();
+        state.feeds.extend((10_000..).map(FeedId).zip(std::iter::repeat_n(Guard::default(), left - 1)));
+        state.sweep(now);
+        assert_eq!(state.hosts.len() + state.feeds.len(), 2 * left - 1);
+        state.feeds.insert(FeedId(99), Guard::default());
+        state.sweep(now);
+        assert_eq!(state.hosts.len() + state.feeds.len(), left);
+    }
+}
