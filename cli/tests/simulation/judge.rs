@@ -383,7 +383,7 @@ impl Judge {
             .collect();
         let flies = |id: &u64| self.hosts.get(&self.flights[id].host).is_some_and(|at| at.flights.contains(id));
         let in_flight: Vec<u64> = cut.iter().copied().filter(flies).collect();
-        // Without a report, one that was answered looks like one that killed it, too.
+        // Until it is reported, a request that was answered looks like one that killed the worker.
         let unreported = cut.iter().map(|id| &self.flights[id]).filter(|flown| !flown.reported);
         let mut feeds: BTreeSet<FeedId> = unreported.map(|flown| flown.feed).collect();
         feeds.extend(self.granted.extract_if(.., |(number, _), _| *number == life.number).map(|((_, feed), _)| feed));
@@ -474,11 +474,10 @@ impl Judge {
                 let stored = known.stored.filter(|stored| *stored > since);
                 let due = known.due?;
                 let cuts = self.hosts.get(&known.host).map_or(0, |at| at.cuts.iter().filter(|at| **at > since).count());
-                let permits = self.tolerance.permit * u32::try_from(cuts).unwrap_or(u32::MAX);
-                // After deaths at its host, the feeds that waited there are fetched one after the other, each within two gaps.
-                let queued =
-                    if cuts > 0 { self.feeds.values().filter(|other| other.host == known.host).count() } else { 0 };
-                let waits = permits + self.tolerance.gap * 2 * u32::try_from(queued).unwrap_or(u32::MAX);
+                // The feeds that waited meanwhile are then fetched one after the other, each within two gaps.
+                let queued = self.feeds.values().filter(|other| cuts > 0 && other.host == known.host).count();
+                let times = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+                let waits = self.tolerance.permit * times(cuts) + self.tolerance.gap * 2 * times(queued);
                 let overdue = due.after(patience + waits) < now;
                 // Deaths at its host may have kept it from being polled since, or it has only just become due.
                 let may_wait = cuts > 0 || due > since;

@@ -308,9 +308,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sweep_forgets_what_differs_from_nothing_and_comes_when_much_was_added() {
-        let at = Timestamp::from_millis;
-        let now = at(1_790_000_000_000);
+    fn once_much_was_added_a_sweep_forgets_what_has_ended() {
+        let now = Timestamp::from_millis(1_790_000_000_000);
         let later = now.after(Duration::from_millis(1));
         let mut state = GateState::new(Timestamp::EPOCH);
         let hosts = [

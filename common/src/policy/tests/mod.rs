@@ -1,5 +1,4 @@
-//! What [`decide`] guarantees: by example in `categories`, `rhythm`, `table`, `failing`, `order`, `moves` and `state`; for all
-//! inputs in `properties`; over many feeds in `even` and `near`.
+//! What [`decide`] guarantees: for all inputs in `properties`; over many feeds in `even` and `near`; by example in the others.
 
 mod calm;
 mod categories;
@@ -11,12 +10,16 @@ mod head_first;
 mod moves;
 mod near;
 mod order;
+mod our_fault;
+mod planned;
 mod price;
 mod properties;
 mod pushed;
 mod rhythm;
+mod signing;
 mod state;
 mod table;
+mod throttling;
 mod words;
 
 use std::time::Duration;

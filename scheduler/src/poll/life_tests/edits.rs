@@ -68,3 +68,27 @@ async fn an_edit_of_labels_plans_no_poll_anew() {
     let after = fleet.ops.edit(id, &EditFeed { audience: sla, ..EditFeed::default() }).await.unwrap().unwrap();
     assert!(after.next_due.unwrap() < late);
 }
+
+#[tokio::test]
+async fn a_gone_or_paused_or_erased_feed_is_never_dispatched() {
+    let fleet = Fleet::new().await;
+    let gone = fleet.add("http://a.example/").await;
+    let paused = fleet.add("http://b.example/").await;
+    let erased = fleet.add("http://c.example/").await;
+    for job in fleet.dispatched().await {
+        let outcome = if job.feed == gone { Outcome::Gone } else { not_modified() };
+        let report = fleet.work(&job, outcome).await;
+        fleet.settle(report).await;
+    }
+    assert_eq!(fleet.feed(gone).await.status, Status::Gone);
+    let pause = EditFeed { status: Some(Status::Paused), ..EditFeed::default() };
+    fleet.ops.edit(paused, &pause).await.unwrap().unwrap();
+    assert!(fleet.ops.erase(erased).await.unwrap());
+    fleet.clock.advance(Duration::from_secs(100 * 86_400));
+    assert!(fleet.dispatched().await.is_empty());
+    assert_eq!(fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap().feeds, 0);
+
+    let resume = EditFeed { status: Some(Status::Active), ..EditFeed::default() };
+    fleet.ops.edit(paused, &resume).await.unwrap().unwrap();
+    assert_eq!(fleet.dispatched_ids().await, [paused]);
+}

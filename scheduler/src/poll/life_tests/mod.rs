@@ -5,6 +5,7 @@ mod archives;
 mod crowd;
 mod edits;
 mod faults;
+mod hosts;
 mod intake;
 mod late;
 mod logins;
@@ -326,45 +327,6 @@ async fn a_deferred_moves_the_feed_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_deferred_or_stale_job_does_not_keep_its_hosts_other_feeds_waiting() {
-    let fleet = Fleet::new().await;
-    for n in 0..3 {
-        fleet.add(&format!("http://busy.example/{n}")).await;
-    }
-    let first = &fleet.dispatched().await[0];
-    let far = fleet.clock.now().after(Duration::from_secs(600));
-    let deferred = fleet.work(first, Outcome::Deferred { until: far }).await;
-    fleet.settle(deferred).await;
-    fleet.clock.advance(GAP);
-    let second = fleet.dispatched().await;
-    assert_eq!(second.len(), 1, "after a deferred one");
-    let stale = fleet.work(&second[0], not_modified()).await;
-    fleet.settle(FetchReport { version: Version(99), ..stale }).await;
-    fleet.clock.advance(GAP);
-    assert_eq!(fleet.dispatched().await.len(), 1, "after a stale one");
-}
-
-#[tokio::test]
-async fn a_parked_feed_that_is_not_due_after_all_makes_way_for_the_next() {
-    let fleet = Fleet::new().await;
-    let mut ids = Vec::new();
-    for n in 0..3 {
-        ids.push(fleet.add(&format!("http://busy.example/{n}")).await);
-    }
-    let job = &fleet.dispatched().await[0];
-    assert_eq!(job.feed, ids[0]);
-    // The second goes while it waits for its host.
-    let pause = store::FeedChange { status: Some(Status::Paused), ..Default::default() };
-    fleet.ops.store.change_feed(ids[1], &pause, fleet.clock.now()).await.unwrap();
-    let report = fleet.work(job, not_modified()).await;
-    fleet.settle(report).await;
-    fleet.clock.advance(GAP);
-    let mut asked = fleet.dispatched_ids().await;
-    asked.extend(fleet.dispatched_ids().await);
-    assert_eq!(asked, [ids[2]]);
-}
-
-#[tokio::test]
 async fn a_wake_in_mid_fetch_is_answered_by_a_fetch_that_began_after_it() {
     let fleet = Fleet::new().await;
     let id = fleet.add("http://a.example/feed").await;
@@ -380,116 +342,6 @@ async fn a_wake_in_mid_fetch_is_answered_by_a_fetch_that_began_after_it() {
     fleet.settle(report).await;
     assert_eq!(fleet.feed(id).await.wake_at, None);
     assert!(fleet.dispatched().await.is_empty());
-}
-
-#[tokio::test]
-async fn feeds_of_one_host_are_asked_one_by_one_a_gap_apart() {
-    let fleet = Fleet::new().await;
-    let mut ids = Vec::new();
-    for n in 0..5 {
-        ids.push(fleet.add(&format!("http://busy.example/{n}")).await);
-    }
-    let other = fleet.add("http://free.example/").await;
-    let mut asked = Vec::new();
-    for second in 0..5 {
-        let jobs = fleet.dispatched().await;
-        let (busy, free): (Vec<_>, Vec<_>) = jobs.iter().partition(|job| job.feed != other);
-        assert_eq!(busy.len(), 1, "second {second}");
-        assert_eq!(free.len(), usize::from(second == 0), "the free host waits for nobody");
-        for job in jobs {
-            asked.push(job.feed);
-            let report = fleet.work(&job, not_modified()).await;
-            fleet.settle(report).await;
-        }
-        assert!(fleet.dispatched().await.is_empty(), "within the gap");
-        fleet.clock.advance(GAP);
-    }
-    ids.push(other);
-    asked.sort();
-    assert_eq!(asked, ids);
-}
-
-#[tokio::test]
-async fn a_feed_that_became_due_just_now_is_not_served_before_one_that_was_parked() {
-    let fleet = Fleet::new().await;
-    let old = fleet.add("http://busy.example/old").await;
-    let job = fleet.dispatched().await.remove(0);
-    let report = fleet.work(&job, not_modified()).await;
-    fleet.settle(report).await;
-
-    let before = GAP / 2;
-    fleet.clock.advance(fleet.feed(old).await.next_due.unwrap().since(fleet.clock.now()) - before);
-    let first = fleet.add("http://busy.example/1").await;
-    let parked = fleet.add("http://busy.example/2").await;
-    let job = fleet.dispatched().await.remove(0);
-    assert_eq!(job.feed, first);
-    let report = fleet.work(&job, not_modified()).await;
-    fleet.settle(report).await;
-
-    fleet.clock.advance(GAP);
-    assert_eq!(fleet.dispatched_ids().await, [parked]);
-}
-
-#[tokio::test]
-async fn a_throttled_host_rests_over_a_restart_and_is_then_asked_one_by_one() {
-    let fleet = Fleet::new().await;
-    for n in 0..3 {
-        fleet.add(&format!("http://busy.example/{n}")).await;
-    }
-    let jobs = fleet.dispatched().await;
-    let retry_after = Some(fleet.clock.now().after(Duration::from_secs(600)));
-    let report = fleet.work(&jobs[0], Outcome::Throttled { retry_after }).await;
-    fleet.settle(report).await;
-    let fleet = fleet.restart().await;
-    fleet.clock.advance(Duration::from_secs(599));
-    assert!(fleet.dispatched().await.is_empty(), "the host is held");
-    fleet.clock.advance(Duration::from_secs(1));
-    assert_eq!(fleet.dispatched().await.len(), 1, "the release is spread");
-}
-
-#[tokio::test]
-async fn after_a_restart_nothing_is_early_and_no_host_is_asked_within_its_gap() {
-    let fleet = Fleet::new().await;
-    let polled = fleet.add("http://a.example/feed").await;
-    let job = &fleet.dispatched().await[0];
-    let report = fleet.work(job, not_modified()).await;
-    fleet.settle(report).await;
-    let next = fleet.feed(polled).await.next_due.unwrap();
-    let waiting = fleet.add("http://b.example/feed").await;
-
-    let fleet = fleet.restart().await;
-    assert!(fleet.dispatched().await.is_empty(), "somebody may have asked b.example a moment ago");
-    fleet.clock.advance(GAP);
-    assert_eq!(fleet.dispatched_ids().await, [waiting]);
-    fleet.clock.advance(next.since(fleet.clock.now()) - Duration::from_millis(1));
-    assert!(!fleet.dispatched_ids().await.contains(&polled));
-    fleet.clock.advance(Duration::from_millis(1));
-    assert!(fleet.dispatched_ids().await.contains(&polled));
-}
-
-#[tokio::test]
-async fn a_gone_or_paused_or_erased_feed_is_never_dispatched() {
-    use crate::ops::EditFeed;
-    let fleet = Fleet::new().await;
-    let gone = fleet.add("http://a.example/").await;
-    let paused = fleet.add("http://b.example/").await;
-    let erased = fleet.add("http://c.example/").await;
-    for job in fleet.dispatched().await {
-        let outcome = if job.feed == gone { Outcome::Gone } else { not_modified() };
-        let report = fleet.work(&job, outcome).await;
-        fleet.settle(report).await;
-    }
-    assert_eq!(fleet.feed(gone).await.status, Status::Gone);
-    let pause = EditFeed { status: Some(Status::Paused), ..EditFeed::default() };
-    fleet.ops.edit(paused, &pause).await.unwrap().unwrap();
-    assert!(fleet.ops.erase(erased).await.unwrap());
-    fleet.clock.advance(Duration::from_secs(100 * 86_400));
-    assert!(fleet.dispatched().await.is_empty());
-    assert_eq!(fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap().feeds, 0);
-
-    let resume = EditFeed { status: Some(Status::Active), ..EditFeed::default() };
-    fleet.ops.edit(paused, &resume).await.unwrap().unwrap();
-    assert_eq!(fleet.dispatched_ids().await, [paused]);
 }
 
 #[tokio::test]

@@ -340,9 +340,14 @@ async fn a_start_waits_for_the_extension_that_another_session_makes() {
     let mut making = other.begin().await.unwrap();
     making.execute("CREATE EXTENSION pg_trgm SCHEMA public").await.unwrap();
     let config = ServerConfig::at(own.to_url_lossy().as_str());
+    let waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = $1 AND wait_event_type = 'Lock'";
     let (store, ()) = tokio::join!(PostgresStore::open(&config, "feedfleet"), async {
-        // Longer than the start waits for a lock.
-        tokio::time::sleep(Duration::from_secs(4)).await;
+        // Until the start waits for the other session, and until it has given up once.
+        for expected in [true, false] {
+            while sqlx::query_scalar::<_, bool>(waits).bind(&name).fetch_one(&mut server).await.unwrap() != expected {
+                tokio::task::yield_now().await;
+            }
+        }
         making.commit().await.unwrap();
     });
     let store = store.unwrap();
