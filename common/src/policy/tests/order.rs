@@ -3,7 +3,7 @@
 use super::*;
 use crate::policy::Category;
 
-fn hours(hours: u32) -> FeedHints {
+pub(super) fn hours(hours: u32) -> FeedHints {
     FeedHints { ttl: Some(hours * HOUR), ..FeedHints::default() }
 }
 

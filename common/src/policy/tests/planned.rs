@@ -1,5 +1,6 @@
 //! Feeds that are planned without a poll: they were added, or edited since their last one.
 
+use super::order::hours;
 use super::*;
 
 #[test]
