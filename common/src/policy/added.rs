@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::category::category;
 use super::decide::{finish, normal_plan};
 use super::hot_minute::{self, OPEN_REACH};
-use super::plan::scaled;
+use super::plan::{Plan, scaled};
 use super::{Draw, Policy, Rule, Subject, Terms};
 use crate::calm::Window;
 use crate::config::{CategoriesConfig, PolicyConfig};
@@ -33,6 +33,7 @@ pub fn postponed(subject: &Subject<'_>, now: Timestamp, draw: Draw, policy: &Pol
     let polled = subject.state.last_polled.filter(|polled| polled.after(interval) > now)?;
     let category = category(subject);
     let mut plan = normal_plan(subject, category, polled, None, policy);
+    narrow_window(&mut plan);
     finish(&mut plan, &subject.state, category, now, draw, policy.config);
     Some((plan.due, plan.terms))
 }
@@ -58,12 +59,7 @@ pub fn replan(
     let category = category(subject);
     let fresh_for = state.fresh_until.map(|until| until.since(polled)).filter(|fresh_for| *fresh_for > Duration::ZERO);
     let mut normal = normal_plan(subject, category, polled, fresh_for, policy);
-    let narrowest = normal.window.map(Window::narrowest);
-    if let Some(window) = narrowest.filter(|window| normal.unskipped(window.start) < window.end()) {
-        // The window is not stored. A poll within the narrowest one serves its midnight whatever the load is by then.
-        normal.window = Some(window);
-        normal.not_before(Rule::Calm, window.start);
-    }
+    narrow_window(&mut normal);
     let finished = |salt: f64| {
         let mut plan = normal;
         finish(&mut plan, state, category, now, Draw { salt, ..draw }, policy.config);
@@ -71,6 +67,16 @@ pub fn replan(
     };
     let plan = finished(draw.salt);
     (plan.due < next_due && finished(1.0).due < next_due).then_some((plan.due, plan.terms))
+}
+
+/// Plans for the narrowest window before a midnight, if the publisher does not have it skipped. The window of a plan without a report is
+/// not stored, and a poll within the narrowest one serves its midnight whatever the load is by then.
+fn narrow_window(plan: &mut Plan) {
+    let narrowest = plan.window.map(Window::narrowest);
+    if let Some(window) = narrowest.filter(|window| plan.unskipped(window.start) < window.end()) {
+        plan.window = Some(window);
+        plan.not_before(Rule::Calm, window.start);
+    }
 }
 
 /// Returns how far ahead nearly all feeds are due at most. Further ahead are only those whose interval a person or a host rule set, or

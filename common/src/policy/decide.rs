@@ -223,12 +223,7 @@ pub(super) fn finish(
     if !midnight::apply(plan, config.hot_minutes, draw.salt) {
         salt::apply(plan, category, draw.salt, config);
     }
-    hot_minute::apply(
-        plan,
-        config.hot_minutes && !in_its_window(plan) && category != Category::A,
-        config.salt,
-        draw.minute,
-    );
+    hot_minute::apply(plan, config.hot_minutes && category != Category::A, config.salt, draw.minute);
 }
 
 /// Applies holds and the lower bound `now`.
@@ -237,11 +232,6 @@ fn not_too_soon(plan: &mut Plan, state: &PollState, now: Timestamp) {
         plan.not_before(Rule::RetryAfter, until);
     }
     plan.not_before(Rule::Late, now);
-}
-
-/// Returns true if the plan is due before the midnight that it is meant for: a move might miss that.
-fn in_its_window(plan: &Plan) -> bool {
-    plan.window.is_some_and(|window| (window.start..window.end()).contains(&plan.due))
 }
 
 /// Returns true if this failure ends polling.

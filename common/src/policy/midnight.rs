@@ -1,6 +1,8 @@
 //! Chooses when a feed is polled for its calm subscribers, within the window before a midnight: at a random moment in the open
-//! minutes. This replaces salt (rule 6), and makes it unnecessary to leave hot minutes (rule 7), which could move the poll past
+//! minutes. This replaces salt (rule 6). The moment is neither in a hot minute (rule 7) nor in skipped time, whose end may be past
 //! midnight.
+
+use std::time::Duration;
 
 use super::Rule;
 use super::hot_minute::is_hot;
@@ -16,9 +18,10 @@ pub(super) fn apply(plan: &mut Plan, avoid: bool, draw: f64) -> bool {
     let Some(window) = plan.window.filter(|window| (window.start..window.end()).contains(&plan.due)) else {
         return false;
     };
-    let open = || open_parts(plan.due, window, avoid);
-    let length: std::time::Duration = open().map(|(start, end)| end.since(start)).sum();
-    let mut rest = scaled(length, draw.clamp(0.0, 1.0));
+    let open = || open_parts(plan, window, avoid);
+    let length: Duration = open().map(|(start, end)| end.since(start)).sum();
+    let last = length.saturating_sub(Duration::from_millis(1));
+    let mut rest = scaled(length, draw.clamp(0.0, 1.0)).min(last);
     let found = open().find_map(|(start, end)| {
         let part = end.since(start);
         let here = (rest < part).then(|| start.after(rest));
@@ -31,13 +34,15 @@ pub(super) fn apply(plan: &mut Plan, avoid: bool, draw: f64) -> bool {
     true
 }
 
-/// Returns the open minutes between `from` and the end of the window, the first one cut to what is left of it.
-fn open_parts(from: Timestamp, window: Window, avoid: bool) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+/// Returns the open minutes between the due time and the end of the window, the first one cut to what is left of it.
+fn open_parts(plan: &Plan, window: Window, avoid: bool) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+    let from = plan.due;
     let (first, end) = (from.millis().div_euclid(MINUTE), window.end());
     let minutes = first..=end.millis().div_euclid(MINUTE);
     let parts = minutes.map(move |minute| {
         let start = Timestamp::from_millis(minute * MINUTE);
         (start.max(from), Timestamp::from_millis((minute + 1) * MINUTE).min(end))
     });
-    parts.filter(move |(start, end)| start < end && !(avoid && is_hot(*start)))
+    let is_open = move |start: Timestamp| plan.unskipped(start) == start && !(avoid && is_hot(start));
+    parts.filter(move |(start, end)| start < end && is_open(*start))
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::calm::{CalmGroup, next_window};
+use crate::policy::hot_minute::is_hot;
 
 fn group(zone: &str) -> CalmGroup {
     CalmGroup { zone: zone.parse().unwrap(), subscribers: 5 }
@@ -100,6 +101,12 @@ fn a_poll_that_was_planned_otherwise_serves_its_midnight_too_when_the_load_falls
     assert_eq!((due, terms.last().unwrap().due), (at("2026-10-07T21:45:00Z"), due));
     assert_eq!(next(&subject, due), at("2026-10-08T21:45:00Z"));
 
+    // Its host gets an interval.
+    let subject = Subject { host_interval: Some(HOUR), ..subject };
+    let (due, _) = postponed(&subject, noon(), NO_SALT, &at_load(1.0)).unwrap();
+    assert_eq!(due, at("2026-10-07T21:45:00Z"));
+    assert_eq!(next(&subject, due), at("2026-10-08T21:45:00Z"));
+
     // India's midnight is at 18:30 UTC, and the publisher has hour 18 skipped: the narrowest window is too late.
     let groups = [group("Asia/Kolkata")];
     let skipped = hinted(0, FeedHints { skip_hours: 1 << 18, ..FeedHints::default() });
@@ -107,6 +114,39 @@ fn a_poll_that_was_planned_otherwise_serves_its_midnight_too_when_the_load_falls
     let subject = Subject { calm: &groups, ..after(&readers(0), &unread) };
     let (due, _) = replan(&subject, noon().after(2 * DAY), noon(), NO_SALT, &at_load(1.0)).unwrap();
     assert_eq!(due, at("2026-10-07T17:30:00Z"));
+}
+
+#[test]
+fn an_edit_that_changes_nothing_leaves_a_feed_at_its_place_in_the_window() {
+    let groups = [group("Europe/Paris")];
+    for hot_minutes in [true, false] {
+        let config = PolicyConfig { hot_minutes, ..plain() };
+        let policy = Policy { config: &config, load: 0.0, price: config.price };
+        let subject = Subject { calm: &groups, ..readers(0) };
+        let planned = |salt: f64| decide(&subject, &unchanged(), noon(), Draw { salt, minute: 0.5 }, &policy);
+        let decision = planned(0.5);
+        let edited = after(&subject, &decision);
+        assert_eq!(replan(&edited, decision.next_due.unwrap(), noon(), NO_SALT, &policy), None, "{hot_minutes}");
+        assert_eq!(planned(1.0).next_due, Some(at("2026-10-07T21:58:59.999Z")), "the largest draw is the last moment");
+    }
+}
+
+#[test]
+fn the_poll_before_a_midnight_is_never_put_off_past_it_by_skipped_time_within_the_window() {
+    // Nepal's midnight is at 18:15 UTC. Under full load the window is open from 17:15 to 18:14, the last 14 minutes of it are skipped.
+    let groups = [group("Asia/Kathmandu")];
+    let skipped = hinted(0, FeedHints { skip_hours: 1 << 18, ..FeedHints::default() });
+    for hot_minutes in [true, false] {
+        let config = PolicyConfig { hot_minutes, ..plain() };
+        let policy = Policy { config: &config, load: 1.0, price: config.price };
+        let subject = Subject { calm: &groups, ..readers(0) };
+        let due = |salt: f64| decide(&subject, &skipped, noon(), Draw { salt, minute: 0.5 }, &policy).next_due.unwrap();
+        let dues: Vec<Timestamp> = (0..=100).map(|place| due(f64::from(place) / 100.0)).collect();
+        assert!(dues.is_sorted(), "{dues:?}");
+        let first = if hot_minutes { "2026-10-07T17:16:00Z" } else { "2026-10-07T17:15:00Z" };
+        assert_eq!((dues[0], dues[100]), (at(first), at("2026-10-07T17:59:59.999Z")));
+        assert!(!hot_minutes || dues.iter().all(|due| !is_hot(*due)), "{dues:?}");
+    }
 }
 
 #[test]
