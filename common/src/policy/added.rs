@@ -69,8 +69,8 @@ pub fn replan(
     (plan.due < next_due && finished(1.0).due < next_due).then_some((plan.due, plan.terms))
 }
 
-/// Plans for the narrowest window before a midnight, if the publisher does not have it skipped. The window of a plan without a report is
-/// not stored, and a poll within the narrowest one serves its midnight whatever the load is by then.
+/// Plans for the narrowest window before a midnight, unless skipped hours cover it. A window is stored with a report only, and a poll
+/// within the narrowest one serves its midnight whatever the load is by then.
 fn narrow_window(plan: &mut Plan) {
     let narrowest = plan.window.map(Window::narrowest);
     if let Some(window) = narrowest.filter(|window| plan.unskipped(window.start) < window.end()) {

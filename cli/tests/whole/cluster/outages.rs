@@ -204,8 +204,8 @@ async fn slow_and_unreliable_ways_to_the_servers_cost_at_most_half_the_rate() {
             proxy.set(faults);
         }
         tokio::time::sleep(size.interval).await;
-        // While the gate was closed at the start, the feeds became due together, and they stay together. A slow way makes a round
-        // longer than the interval, so that in two intervals there may be a single round of all feeds: half the rate.
+        // The feeds became due together while the gate was closed at the start, and stay together. Over a slow network a round of them
+        // takes longer than the interval, so two intervals may contain only one round: half the rate.
         let rate = load.rate_over((4 * size.interval).max(size.trouble)).await;
         println!("{what}: {rate:.0} polls/s of {:.0}", size.rate());
         assert!(rate >= 0.5 * size.rate(), "{rate}");

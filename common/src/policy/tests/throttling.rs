@@ -11,7 +11,7 @@ fn retry_after_holds_the_feed_in_full_and_its_host() {
         (Some(until), Some(until), Some(until))
     );
     assert_eq!(rules(&decision), [Rule::Category, Rule::RetryAfter]);
-    assert_eq!((decision.state.consecutive_failures, decision.state.penalty), (0, None), "throttling is no failure");
+    assert_eq!((decision.state.consecutive_failures, decision.state.penalty), (0, None), "throttling is not a failure");
 }
 
 #[test]
