@@ -18,7 +18,7 @@ SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 # hadolint ignore=DL3008
 RUN if [ ! -x prebuilt/feedfleet ]; then \
       apt-get update && apt-get install -y --no-install-recommends make && rm -rf /var/lib/apt/lists/* && \
-      cargo build --release --locked -p cli && install -D -s target/release/feedfleet prebuilt/feedfleet; \
+      cargo build --profile dist --locked -p cli && install -D -s target/dist/feedfleet prebuilt/feedfleet; \
     fi
 # The program, its shared libraries and their loader, CA certificates, and one user.
 RUN install -D prebuilt/feedfleet /image/feedfleet && \

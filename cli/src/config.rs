@@ -29,7 +29,8 @@ pub(crate) enum ConfigCommand {
     /// The scheduler that answers reads its file, environment and flags, as at its start, and checks all of it. Its policy,
     /// host and host_rule sections become the next version of the fleet's, and every scheduler and worker follows within
     /// seconds; a feed follows from its next poll on. Changed tokens (api.tokens) are valid at once, in that scheduler. A
-    /// configuration with a mistake changes nothing. Other keys need a restart and are listed. SIGHUP does the same.
+    /// configuration with a mistake changes nothing. Other keys need a restart and are listed. SIGHUP does the same, except in a
+    /// process that was started in a terminal, which it ends.
     Reload(ClientArgs),
 }
 

@@ -15,6 +15,9 @@ pub const LONGEST_EXTERNAL_ID: usize = 200;
 /// The maximum length of a title that a caller gives to a feed, in characters.
 pub const LONGEST_TITLE: usize = 500;
 
+/// The label of feeds that the hub added.
+pub const HUB_LABEL: &str = "websub";
+
 /// What a caller notes on a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -24,6 +27,14 @@ pub struct Marks {
     /// The caller's own id of the feed. Several feeds may have the same one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
+}
+
+impl Marks {
+    /// Returns whether a feed with these marks may be merged into one with those: callers that are limited to one of its labels would
+    /// get nothing more, and could change a feed of others. The hub's label limits nobody.
+    pub fn may_become(&self, others: &Marks) -> bool {
+        self.labels.iter().all(|label| label == HUB_LABEL || others.labels.contains(label))
+    }
 }
 
 /// A change of a feed's labels.

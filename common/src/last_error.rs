@@ -119,7 +119,10 @@ impl LastError {
             (Kind::Status, Some(404)) => {
                 Some("check the address; feedfleet discover finds the feeds that a page announces")
             }
-            (Kind::TooLarge, _) => Some("raise fetch.max_body_bytes if the feed is really this large"),
+            (Kind::TooLarge, _) => Some(
+                "if the feed is really this large, raise the limit that it exceeds: fetch.max_wire_bytes (bytes as received) or \
+                 fetch.max_body_bytes (decoded)",
+            ),
             (Kind::NotAFeed, _) => Some("give the feed's own address; feedfleet discover finds what a page announces"),
             (Kind::Malformed, _) => Some("feedfleet fetch shows the response; its webmaster has to fix the document"),
             (Kind::Redirects, _) => Some("open the address in a browser, and add the address where it ends"),

@@ -72,7 +72,7 @@ pub fn named(rule: Rule) -> &'static str {
         Rule::PenaltyBox => "penalty box",
         Rule::RetryAfter => "Retry-After",
         Rule::Throttled => "throttled",
-        Rule::Ceiling => "cut by a ceiling (hint_ceiling)",
+        Rule::Ceiling => "cut by a ceiling",
         Rule::Salt => "salt",
         Rule::HotMinute => "a busy minute avoided",
         Rule::Added => "added",

@@ -258,4 +258,16 @@ mod tests {
         }
         assert_eq!(price.get(), config.policy.price);
     }
+
+    #[tokio::test]
+    async fn longer_intervals_that_were_decided_lower_the_demand_before_they_take_effect() {
+        let (store, config) = (store().await, config(1.0));
+        let price = Price::new(&config);
+        for minute in 0..2 {
+            price.dispatched(60, 60);
+            price.decided(MINUTE, 2 * MINUTE);
+            price.correct(&store, &MemorySchedule::default(), 0, at(minute), &config).await.unwrap();
+        }
+        assert!((price.demand() - 0.5).abs() < 1e-9, "{}", price.demand());
+    }
 }

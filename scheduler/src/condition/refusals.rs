@@ -180,3 +180,43 @@ impl RefusingHosts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use common::metrics::Metrics;
+    use common::outcome::FailureKind;
+    use common::report::Outcome;
+    use common::time::{Clock, ManualClock};
+    use store::FeedRef;
+    use store::sqlite::SqliteStore;
+
+    use super::*;
+    use crate::ops::AddFeed;
+    use crate::run::{Backends, Scheduler};
+
+    #[tokio::test]
+    async fn suspects_beyond_the_most_take_no_memory_and_those_of_a_day_ago_make_room() {
+        let backends = Backends::in_memory(Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()));
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let for_all: Arc<dyn Clock> = clock.clone();
+        let config = Arc::new(common::config::defaults());
+        let Scheduler { ops, .. } = Scheduler::new(&backends, &config, &Arc::new(Metrics::new()), &for_all);
+        let added = AddFeed::of("http://a.example/".parse().unwrap());
+        let id = ops.add(&[added], None).await.unwrap()[0].id;
+        let feed = ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap();
+        let mut seen = RefusingHosts::default();
+        let mut refuse = |number: usize, now: Timestamp| {
+            let host = HostKey::new(&format!("h{number}.example:443"));
+            let outcome = Outcome::Failed { failure: FailureKind::Status, detail: "HTTP 403".into() };
+            let report = FetchReport::of(id, feed.version, host.clone(), now, outcome);
+            assert!(!seen.refused(&host, &feed, &report, now));
+            seen.suspects.len()
+        };
+        let now = clock.now();
+        let last = (0..MOST_HOSTS * 3 / 2).map(|number| refuse(number, now)).last();
+        assert_eq!(last, Some(MOST_HOSTS));
+        assert_eq!(refuse(9_999, now.after(WINDOW)), 1);
+    }
+}

@@ -9,6 +9,7 @@ use common::delivery::{DeliveryAnswer, DeliveryRequest};
 use common::document::Document;
 use common::entry::Entry;
 use common::known::KnownEntries;
+use common::labels::HUB_LABEL;
 use common::metrics::Metrics;
 use common::outcome::DeliveryOutcome;
 use common::policy::{Category, Decision, Notices, PollState, Rule, Status, Terms};
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::sender::{Answering, Sender};
 use super::tending::round;
-use crate::ops::hub::{HUB_LABEL, HubRefusal, HubRequest};
+use crate::ops::hub::{HubRefusal, HubRequest};
 use crate::ops::{self, AddFeed, EditFeed, Ops};
 use crate::run::{Backends, Scheduler};
 use store::sqlite::SqliteStore;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::config::HubAccess;
 use common::feed::Feed;
-use common::labels::Marks;
+use common::labels::{HUB_LABEL, Marks};
 use common::outcome::DeliveryOutcome;
 use common::policy::Status;
 use common::secrets::{Sealed, SecretError};
@@ -32,8 +32,6 @@ pub(crate) const MOST_PER_HOST: u64 = 400;
 pub(crate) const YOUNG: Duration = Duration::from_secs(10);
 /// Feeds that callers without a token may have added within that time. None is released earlier, so that all are counted.
 const ADDED_WITHIN: u64 = 10;
-/// The label of feeds that the hub added.
-pub const HUB_LABEL: &str = "websub";
 /// After a question that was refused, or not answered, before the same one may be sent again.
 const QUIET: Duration = Duration::from_secs(60);
 /// How soon a caller may try again while a question waits for its answer, or places are taken by others' first requests.

@@ -39,7 +39,8 @@ pub struct Moves {
 }
 
 impl Moves {
-    /// Moves the feeds whose reports say that they are elsewhere. If this is not reached, the next poll does it.
+    /// Moves the feeds whose reports say that they are elsewhere. If this is not reached, the next poll does it. Returns the feeds that
+    /// others were merged into.
     pub(crate) async fn follow(
         &self,
         verdicts: &[Verdict],
@@ -47,7 +48,8 @@ impl Moves {
         feeds: &HashMap<FeedId, Feed>,
         policy: &PolicyConfig,
         now: Timestamp,
-    ) -> Result<(), BackendError> {
+    ) -> Result<Vec<FeedId>, BackendError> {
+        let mut survivors = Vec::new();
         for (verdict, applied) in verdicts.iter().zip(applied) {
             let Some(feed) = feeds.get(&verdict.report.feed).filter(|_| matches!(applied, Applied::Stored { .. }))
             else {
@@ -63,10 +65,10 @@ impl Moves {
             };
             if let Some(to) = to {
                 let others = announced.iter().skip(1).cloned().collect();
-                self.move_to(feed, to, (same, others), now).await?;
+                survivors.extend(self.move_to(feed, to, (same, others), now).await?);
             }
         }
-        Ok(())
+        Ok(survivors)
     }
 
     /// Leaves the entries of a new feed to the known feed that it turns out to be: they would be published twice. If the two are
@@ -110,40 +112,50 @@ impl Moves {
         Ok(None)
     }
 
+    /// Moves a feed there. Returns the feed that it was merged into, if another one is there.
     async fn move_to(
         &self,
         feed: &Feed,
         url: FeedUrl,
         (same, others): (bool, Vec<FeedUrl>),
         now: Timestamp,
-    ) -> Result<(), BackendError> {
+    ) -> Result<Option<FeedId>, BackendError> {
         let rules = self.rules.get();
         let category = category(&new_subject(&rules, &url, feed.audience, &feed.calm, feed.credentials.is_some()));
         let to = Move { host: rules.for_url(url.as_url()).key, url, category, same, others };
         // What was just applied raised the version by one.
         let version = Version(feed.version.0 + 1);
         let why = if same { "its permanent URL is another one" } else { "it is a page that announces a feed" };
-        // First: after the merge a process that dies would leave no feed that is polled there.
-        if let Some(there) = self.store.feed(&FeedRef::Url(to.url.clone())).await?.filter(|there| there.id != feed.id) {
-            self.revive(there.id, same, now).await?;
+        // First: after the merge a process that dies would leave no feed that is polled there. A feed with a login is not merged into
+        // the one that others have there.
+        if feed.credentials.is_none() {
+            let there = self.store.feed(&FeedRef::Url(to.url.clone())).await?;
+            match there.filter(|there| there.id != feed.id) {
+                Some(there) if !feed.marks.may_become(&there.marks) => return Ok(None),
+                Some(there) => self.revive(there.id, same, now).await?,
+                None => {}
+            }
         }
         match self.store.move_feed(feed.id, version, &to, now).await? {
-            Moved::Stale => {}
+            Moved::Stale => Ok(None),
             Moved::Here => {
                 if !same {
-                    let band = Band::of(category, false);
-                    let slot = Slot { feed: feed.id, due_at: now, band };
+                    // At once, unless the server asked for a later request.
+                    let held = feed.state.hold_until.filter(|_| feed.host == to.host);
+                    let (due_at, band) = (held.map_or(now, |until| until.max(now)), Band::of(category, false));
+                    let slot = Slot { feed: feed.id, due_at, band };
                     self.schedule.put(&[slot], now).await.or_else(ScheduleError::unless_part_away)?;
                 }
                 tracing::info!(feed = %feed.id, host = %to.host, why, "a feed moved");
+                Ok(None)
             }
             Moved::Into(survivor) => {
                 self.schedule.remove(&[feed.id]).await.or_else(ScheduleError::unless_part_away)?;
                 self.revive(survivor, same, now).await?;
                 tracing::info!(feed = %feed.id, %survivor, why, "a feed became another one");
+                Ok(Some(survivor))
             }
         }
-        Ok(())
     }
 
     /// A feed that others turn out to be is polled again: if its URL `answers` whatever ended it before, but for what killed

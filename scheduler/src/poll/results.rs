@@ -362,7 +362,8 @@ impl Results {
                     self.keep_holds(&self.holds_of_dropped(&batch, &applied, &again)).await?;
                     pending.push((again, tries + 1));
                     let config = self.condition.config.get();
-                    self.moves.follow(&batch, &applied, feeds, &config.policy, now).await?;
+                    let survivors = self.moves.follow(&batch, &applied, feeds, &config.policy, now).await?;
+                    self.pace().with_more_readers(&survivors, now).await?;
                     self.wish(&batch, &applied, feeds, now).await?;
                 }
                 Err(error) if error.refuses_data() && batch.len() > 1 => {

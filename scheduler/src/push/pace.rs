@@ -1,11 +1,11 @@
 //! The pace of feeds with pushes. Reliable pushes stretch the interval (`common::policy`). One entry that was not announced ends that,
 //! and so does a lease that expired or a dead hub. The store then notes that the feed is owed its own pace, and it is planned again, as
-//! if it had never been pushed.
+//! if it had never been pushed. Feeds that others were merged into are planned again in the same way.
 
 use std::collections::HashSet;
 
 use common::live_rules::LiveRules;
-use common::policy::{Policy, replan};
+use common::policy::{Policy, category, replan};
 use common::time::Timestamp;
 use common::url::FeedId;
 
@@ -13,7 +13,7 @@ use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::ops::Ops;
 use crate::poll::subject::{draw, planned_subject, slot};
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, ScheduleError};
 use store::{FeedChange, Store, StoreError};
 
 /// How often a feed is planned again that a person changed meanwhile.
@@ -43,11 +43,11 @@ impl<'a> OwnPace<'a> {
         }
         let ids: Vec<FeedId> = owed.iter().map(|of| FeedId(of.feed_id)).collect();
         let mut kept = HashSet::new();
-        if !self.restore(&ids, now).await? {
+        if !self.replan(&ids, false, now).await? {
             // One feed that a person is changing does not keep the others from it.
             for id in ids {
                 let mut tries = 0;
-                while tries < TRIES && !self.restore(&[id], now).await? {
+                while tries < TRIES && !self.replan(&[id], false, now).await? {
                     tries += 1;
                 }
                 kept.extend((tries == TRIES).then_some(id.0));
@@ -58,9 +58,21 @@ impl<'a> OwnPace<'a> {
         Ok(owed.len())
     }
 
-    /// Plans these feeds again, by what the store says of their pushes now: the next poll comes one unpushed interval after the last,
-    /// or at once if that has passed. False if one of them was changed meanwhile.
-    async fn restore(&self, ids: &[FeedId], now: Timestamp) -> Result<bool, BackendError> {
+    /// Plans feeds again that others were merged into, for the readers of all. After too many tries, and where a process dies before
+    /// this, their next polls do it.
+    pub(crate) async fn with_more_readers(&self, survivors: &[FeedId], now: Timestamp) -> Result<(), BackendError> {
+        for id in survivors {
+            let mut tries = 0;
+            while tries < TRIES && !self.replan(&[*id], true, now).await? {
+                tries += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Plans these feeds again, by what the store says of their pushes and, if they changed, of their `readers` now: the next poll comes
+    /// one such interval after the last, or at once if that has passed. False if one of them was changed meanwhile.
+    async fn replan(&self, ids: &[FeedId], readers: bool, now: Timestamp) -> Result<bool, BackendError> {
         let rules = self.rules.get();
         let config = self.condition.config.get();
         let policy =
@@ -68,26 +80,30 @@ impl<'a> OwnPace<'a> {
         let (mut changes, mut slots) = (Vec::new(), Vec::new());
         for feed in self.store.states_for(ids).await? {
             let Some(due) = feed.poll_due() else { continue };
-            match replan(&planned_subject(&rules, &feed, now), due, now, draw(), &policy) {
-                Some(plan) => {
-                    let (next_due, archive) = feed.replanned(plan);
-                    let change = FeedChange {
-                        next_due,
-                        archive,
-                        expects: Some((feed.version, feed.audience)),
-                        ..FeedChange::default()
-                    };
-                    changes.push((feed.id, change));
-                }
+            let subject = planned_subject(&rules, &feed, now);
+            let plan = replan(&subject, due, now, draw(), &policy);
+            if plan.is_none() && !readers {
                 // A process may have died after it planned the feed again.
-                None => slots.extend(feed.due().map(|due| slot(&rules, &feed, due))),
+                slots.extend(feed.due().map(|due| slot(&rules, &feed, due)));
+                continue;
             }
+            let (next_due, archive) = plan.map_or((None, None), |plan| feed.replanned(plan));
+            let change = FeedChange {
+                audience: readers.then(|| (feed.audience, category(&subject))),
+                next_due,
+                archive,
+                expects: Some((feed.version, feed.audience)),
+                ..FeedChange::default()
+            };
+            changes.push((feed.id, change));
         }
         match self.store.change_feeds(&changes, now).await {
             Err(StoreError::Outdated) => Ok(false),
             changed => {
                 slots.extend(changed?.iter().filter_map(|feed| Some(slot(&rules, feed, feed.due()?))));
-                self.schedule.lower(&slots, now).await?;
+                // What is owed is tried again. The others come by their old times when their part of the schedule is back.
+                let unless_away = |error| if readers { ScheduleError::unless_part_away(error) } else { Err(error) };
+                self.schedule.lower(&slots, now).await.or_else(unless_away)?;
                 Ok(true)
             }
         }

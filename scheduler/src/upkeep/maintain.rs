@@ -325,4 +325,16 @@ mod tests {
         assert_eq!(every(10, 0), Duration::from_secs(1));
         assert_eq!(every(0, 0), PRUNE_EVERY);
     }
+
+    #[tokio::test]
+    async fn a_few_jobs_in_the_queue_are_hardly_a_load() {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let (maintainer, _) = maintainer(&clock).await;
+        assert_eq!(maintainer.config.scheduler.max_queued_jobs, 10_000);
+        let jobs: Vec<FetchJob> = (0..100).map(common::queue::conformance::job).collect();
+        maintainer.jobs.publish(&jobs).await.unwrap();
+        maintainer.depths(&*clock).await.unwrap();
+        let load = maintainer.condition.load.get();
+        assert!((load - 0.002).abs() < 1e-9, "a fifth of a hundredth: {load}");
+    }
 }

@@ -100,3 +100,30 @@ impl Watch {
         Ok(oldest.map(|oldest| now.since(oldest)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use common::faults::{Fault, Faults, Faulty};
+    use common::queue::QueueError;
+    use common::time::{ManualClock, Timestamp};
+    use store::StoreError;
+    use store::sqlite::SqliteStore;
+
+    use super::*;
+    use crate::run::{Backends, Scheduler};
+
+    #[tokio::test]
+    async fn a_restart_is_of_no_use_while_a_server_is_away_and_only_then() {
+        let backends = Backends::in_memory(Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()));
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(Timestamp::EPOCH));
+        let config = Arc::new(common::config::defaults());
+        let Scheduler { mut watch, .. } = Scheduler::new(&backends, &config, &Arc::new(Metrics::new()), &clock);
+        let away = BackendError::Store(StoreError::Late { action: "answer", limit: Duration::ZERO });
+        assert!(watch.restart_is_useless(&away).await);
+        assert!(!watch.restart_is_useless(&BackendError::Store(StoreError::Outdated)).await);
+        watch.jobs = Arc::new(Faulty::new(backends.jobs.clone(), &Faults::at([(0, Fault::Before)])));
+        let queue = BackendError::Queue(QueueError::Closed);
+        assert!(watch.restart_is_useless(&queue).await, "its check fails too");
+        assert!(!watch.restart_is_useless(&queue).await, "it answers");
+    }
+}

@@ -350,9 +350,9 @@ macro_rules! feed_changes {
 }
 pub(crate) use feed_changes;
 
-/// A count that fits by construction.
+/// A count that fits by construction; what older programs added up beyond that is the largest.
 pub(crate) fn count(number: i64) -> u32 {
-    u32::try_from(number).unwrap_or(0)
+    u32::try_from(number.max(0)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

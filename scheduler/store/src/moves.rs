@@ -102,6 +102,9 @@ macro_rules! carry_out {
             let mut survivors = Vec::new();
             match known {
                 Some(survivor) => {
+                    if !has_its_labels(on, survivor, id).await? {
+                        return Ok(Moved::Stale);
+                    }
                     survivors = news::known(on, &[survivor]).await?;
                     let add = sqlx::query(include_str!("move_into.sql")).bind(id.0).bind(survivor).bind(now.millis());
                     add.execute(&mut *on).await?;
@@ -131,6 +134,15 @@ macro_rules! carry_out {
             }
             news::tell_changes(on, vec![has_moved(id)], &survivors, now).await?;
             Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
+        }
+
+        /// Returns whether a feed has all labels of another: callers that are limited to them would lose the other one's entries.
+        async fn has_its_labels(on: &mut $connection, survivor: i64, id: FeedId) -> Result<bool, sqlx::Error> {
+            let look = sqlx::query_scalar("SELECT labels FROM feeds WHERE id = $1 OR id = $2 ORDER BY id = $1");
+            let labels: Vec<Option<String>> = look.bind(id.0).bind(survivor).fetch_all(on).await?;
+            let [there, here] = &labels[..] else { return Ok(false) };
+            let marks = |labels: &Option<String>| read_marks(labels.as_deref(), None);
+            Ok(marks(here).may_become(&marks(there)))
         }
 
         fn has_moved(id: FeedId) -> News {

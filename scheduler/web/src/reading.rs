@@ -122,7 +122,7 @@ pub(crate) async fn feed_id(api: &Api, text: &str) -> Result<FeedId, ApiError> {
     Ok(api.find(&FeedRef::Url(url.clone())).await?.ok_or_else(unknown)?.id)
 }
 
-/// Kinds, separated by commas; `entry.*` and `feed.*` are all of one sort.
+/// Kinds, separated by commas; `entry.*`, `feed.*`, `host.*` and `subscription.*` each stand for all kinds that begin so.
 fn kinds(text: &str) -> Result<Vec<String>, ApiError> {
     let known =
         |kind: &&str| EVENT_KINDS.contains(kind) || ["entry.*", "feed.*", "host.*", "subscription.*"].contains(kind);

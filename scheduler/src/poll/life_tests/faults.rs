@@ -1,7 +1,10 @@
 //! Calls that fail in the middle of a round.
 
+use common::document::Document;
+use common::entry::Entry;
 use common::faults::{Fault, Faults, Faulty};
 use common::host_gate::HostGate;
+use common::last_error::ErrorKind;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -249,4 +252,75 @@ async fn what_a_clock_that_was_ahead_planned_is_brought_forward_once_it_is_right
     assert_eq!(wake(polled).await, Some(at), "and not again and again");
     fleet.clock.advance(interval);
     assert!(fleet.dispatched_ids().await.contains(&polled));
+}
+
+#[tokio::test]
+async fn a_report_that_the_database_refuses_counts_as_malformed_and_keeps_no_other_from_being_stored() {
+    for refused_first in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("feedfleet.db");
+        let store = Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap());
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let fleet = Fleet::over(config(), store, clock, Timestamp::EPOCH).await;
+        let [good, refused] = [fleet.add("http://a.example/").await, fleet.add("http://b.example/").await];
+        let refuses = "CREATE TRIGGER refuses BEFORE INSERT ON entries WHEN new.title = 'refused' \
+                       BEGIN SELECT raise(ABORT, 'refused'); END;";
+        rusqlite::Connection::open(&path).unwrap().execute_batch(refuses).unwrap();
+        let mut batch = Vec::new();
+        for job in fleet.dispatched().await {
+            let title = if job.feed == refused { "refused" } else { "good" };
+            let entry = Entry { id: "1".into(), title: Some(title.into()), ..Entry::default() };
+            let document = Document { entries: vec![entry], new_entries: 1, all_entries: 1, ..Document::default() };
+            batch.push(fleet.work(&job, Outcome::Modified(Box::new(document))).await);
+        }
+        batch.sort_by_key(|report| (report.feed == refused) != refused_first);
+        assert_eq!(fleet.results.settle(batch, fleet.clock.now()).await.unwrap(), []);
+        assert_eq!((fleet.feed(good).await.entries, fleet.feed(refused).await.entries), (1, 0));
+        let error = fleet.feed(refused).await.last_error.unwrap();
+        assert_eq!(error.kind, ErrorKind::Failed(FailureKind::Malformed));
+        assert_eq!(error.detail, "the store refused this feed's content");
+    }
+}
+
+#[tokio::test]
+async fn only_hosts_that_were_well_and_give_no_answer_show_that_the_fault_is_ours() {
+    let unreachable = || Outcome::Failed { failure: FailureKind::Connect, detail: String::new() };
+    let fleet = Fleet::new().await;
+    for name in ["a", "b", "c"] {
+        fleet.add(&format!("http://{name}.example/feed")).await;
+        polled(&fleet, unreachable()).await;
+    }
+    assert_eq!(fleet.results.condition.our_fault.since(), None, "they never answered");
+
+    let fleet = Fleet::new().await;
+    let ours = &fleet.results.condition.our_fault;
+    let woken = async |names: [&str; 3]| {
+        let mut ids = Vec::new();
+        for name in names {
+            ids.push(fleet.add(&format!("http://{name}.example/feed")).await);
+            polled(&fleet, not_modified()).await;
+        }
+        fleet.clock.advance(Duration::from_secs(120));
+        fleet.ops.wake(&ids).await.unwrap();
+        fleet.dispatched().await
+    };
+    for job in woken(["a", "b", "c"]).await {
+        let missing = Outcome::Failed { failure: FailureKind::Status, detail: "HTTP 404".into() };
+        let report = fleet.work(&job, missing).await;
+        fleet.settle(FetchReport { http_status: Some(404), ..report }).await;
+    }
+    assert_eq!(ours.since(), None, "they answer");
+    for job in woken(["d", "e", "f"]).await {
+        let report = fleet.work(&job, unreachable()).await;
+        fleet.settle(report).await;
+    }
+    assert!(ours.since().is_some());
+    for name in ["g", "h", "i", "j"] {
+        fleet.add(&format!("http://{name}.example/feed")).await;
+    }
+    for job in fleet.dispatched().await {
+        let until = fleet.clock.now().after(GAP);
+        fleet.settle(report(&job, fleet.clock.now(), Outcome::Deferred { until })).await;
+    }
+    assert!(ours.since().is_some(), "nobody was requested");
 }

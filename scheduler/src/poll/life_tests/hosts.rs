@@ -1,6 +1,10 @@
 //! Feeds that wait for their host.
 
+use common::document::Document;
+use common::host::HostRule;
+
 use super::*;
+use crate::ops::hosts::{RuleChange, set_rule};
 
 #[tokio::test]
 async fn a_deferred_or_stale_job_does_not_keep_its_hosts_other_feeds_waiting() {
@@ -124,4 +128,90 @@ async fn after_a_restart_nothing_is_early_and_no_host_is_asked_within_its_gap() 
     assert!(!fleet.dispatched_ids().await.contains(&polled));
     fleet.clock.advance(Duration::from_millis(1));
     assert!(fleet.dispatched_ids().await.contains(&polled));
+}
+
+#[tokio::test]
+async fn a_host_that_allows_several_requests_at_once_is_asked_again_although_nobody_has_reported() {
+    for burst in [1_u32, 3] {
+        let fleet = Fleet::new().await;
+        let (r#match, reason) = ("wide.example".to_owned(), "a test".to_owned());
+        let rule = HostRule { r#match, reason, parallel: Some(3), burst: Some(burst), ..HostRule::default() };
+        assert_eq!(set_rule(&fleet.ops, &rule).await.unwrap(), RuleChange::Done);
+        let mut ids = Vec::new();
+        for n in 0..if burst == 1 { 3 } else { 6 } {
+            ids.push(fleet.add(&format!("https://wide.example/{n}")).await);
+        }
+        if burst == 1 {
+            for id in ids {
+                assert_eq!(fleet.dispatched_ids().await, [id], "a gap apart");
+                fleet.clock.advance(GAP);
+            }
+            continue;
+        }
+        let jobs = fleet.dispatched().await;
+        assert_eq!(jobs.len(), 3);
+        // They end; their reports are on their way.
+        for job in &jobs {
+            fleet.work(job, not_modified()).await;
+        }
+        fleet.clock.advance(GAP * 3);
+        for id in &ids[3..] {
+            assert_eq!(fleet.dispatched_ids().await, [*id], "one after the other at once");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_feed_that_waits_for_its_host_counts_once_as_demand() {
+    let fleet = Fleet::new().await;
+    let Ops { store, schedule, config, condition, .. } = &*fleet.ops;
+    let correct = async || {
+        let now = fleet.clock.now();
+        condition.price.correct(&**store, &**schedule, 0, now, config).await.unwrap();
+    };
+    correct().await;
+    for n in 0..3 {
+        fleet.add(&format!("http://busy.example/{n}")).await;
+    }
+    for _ in 0..3 {
+        for job in fleet.dispatched().await {
+            let report = fleet.work(&job, not_modified()).await;
+            fleet.settle(report).await;
+        }
+        fleet.clock.advance(GAP);
+    }
+    fleet.clock.advance(Duration::from_secs(57));
+    correct().await;
+    assert!((condition.price.demand() - 3.0 / 60.0).abs() < 1e-9, "{}", condition.price.demand());
+}
+
+#[tokio::test]
+async fn in_a_hot_minute_only_category_a_and_what_a_person_wants_are_polled() {
+    const HOUR: i64 = 3_600_000;
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+    let fleet = Fleet::over(common::config::defaults(), store, clock, Timestamp::EPOCH).await;
+    let [overdue, woken] = [fleet.add("http://a.example/").await, fleet.add("http://b.example/").await];
+    let audience = Audience { sla: true, ..Audience::default() };
+    let sla = AddFeed { audience, ..AddFeed::of("http://c.example/".parse().unwrap()) };
+    let sla = fleet.ops.add(&[sla], None).await.unwrap()[0].id;
+    for job in fleet.dispatched().await {
+        let validators = Validators { etag: Some("\"a\"".into()), ..Validators::default() };
+        let read = Outcome::Modified(Box::new(Document { validators, ..Document::default() }));
+        let report = fleet.work(&job, read).await;
+        fleet.settle(report).await;
+    }
+    // A full hour, long after all of them were due.
+    let hot = Timestamp::from_millis((fleet.clock.now().millis() / HOUR + 100) * HOUR);
+    fleet.clock.advance(hot.since(fleet.clock.now()));
+    let new = fleet.add("http://d.example/").await;
+    fleet.ops.wake(&[woken]).await.unwrap();
+    let mut asked = fleet.dispatched_ids().await;
+    asked.sort();
+    assert_eq!(asked, [woken, sla, new]);
+    // The open minutes are 4, 6, 7 and 8; the place of feed 1 is in the seventh.
+    fleet.clock.advance(Duration::from_secs(7 * 60) - Duration::from_millis(1));
+    assert!(!fleet.dispatched_ids().await.contains(&overdue));
+    fleet.clock.advance(Duration::from_secs(60));
+    assert!(fleet.dispatched_ids().await.contains(&overdue));
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use common::config::ServerConfig;
 use common::faults::Faults;
+use common::host::HostKey;
 use common::policy::Rule;
 use common::queue::{Delivery, QueueDepth, QueueError};
 use common::redis::RedisServer;
@@ -12,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::condition::gate::Closed;
 use crate::poll::intake::probe;
 use crate::schedule::Schedule;
 use crate::schedule::memory::MemorySchedule;
@@ -240,13 +242,18 @@ async fn a_stored_hold_that_a_part_could_not_take_is_put_on_it_as_soon_as_it_is_
 
 #[tokio::test]
 async fn a_report_that_waited_here_for_too_long_is_returned_and_settled_afresh() {
-    let reports = Arc::new(Faulty { old: true, ..Faulty::new() });
-    let fleet = over(memory().await, reports.clone(), config()).await;
-    let id = fleet.add("http://a.example/").await;
-    let job = &fleet.dispatched().await[0];
-    reports.publish(&[report(job, fleet.clock.now(), not_modified())]).await.unwrap();
-    settling(&fleet, until(async || fleet.feed(id).await.version > job.version)).await;
-    assert_eq!(reports.received.load(Ordering::SeqCst), 2, "once too old, once in time");
+    for old in [true, false] {
+        let reports = Arc::new(Faulty { old, ..Faulty::new() });
+        let fleet = over(memory().await, reports.clone(), config()).await;
+        let id = fleet.add("http://a.example/").await;
+        let job = &fleet.dispatched().await[0];
+        reports.publish(&[report(job, fleet.clock.now(), not_modified())]).await.unwrap();
+        settling(&fleet, until(async || fleet.feed(id).await.version > job.version)).await;
+        assert_eq!(reports.received.load(Ordering::SeqCst), 1 + usize::from(old));
+        // What went back may carry a hold: a new gate stays closed for a while.
+        let gate = &fleet.ops.condition.gate;
+        assert_eq!(gate.took_all_reports_before(Timestamp::EPOCH), !old);
+    }
 }
 
 #[tokio::test]
@@ -395,4 +402,54 @@ async fn the_watchdog_barks_when_a_call_fails_for_long_and_not_when_a_server_is_
     let stuck = impatient(Arc::new(store), Arc::new(MemorySchedule::default()));
     let why = alarm(&stuck).await.expect("nobody knows whether feeds are due");
     assert!(why.contains("it is not known whether feeds are due: the store could not"), "{why}");
+}
+
+#[tokio::test]
+async fn where_the_queue_is_never_empty_a_lease_without_a_failure_is_enough() {
+    let fleet = Fleet::new().await;
+    fleet.add("http://a.example/").await;
+    let report = report(&fleet.dispatched().await[0], fleet.clock.now(), not_modified());
+    fleet.reports.publish(&[report]).await.unwrap();
+    let (storing, scheduler) = (&fleet.ops.condition.storing, &fleet.ops.config.scheduler);
+    tokio::time::pause();
+    storing.failed("the database was away".to_owned());
+    let lease = scheduler.queue_lease + scheduler.fetch_lease;
+    for (passes, works) in [(lease, false), (Duration::from_millis(1), true)] {
+        tokio::time::advance(passes).await;
+        let probed = probe(fleet.results.clone(), true, fleet.clock.now()).await.unwrap();
+        fleet.intake.judge(&probed, 0);
+        assert_eq!(storing.works(), works);
+    }
+}
+
+#[tokio::test]
+async fn neither_a_closed_gate_nor_a_fault_of_our_own_network_makes_the_watchdog_bark() {
+    let mut config = config();
+    (config.scheduler.queue_lease, config.scheduler.fetch_lease) = (Duration::from_nanos(1), Duration::ZERO);
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let for_all: Arc<dyn Clock> = clock.clone();
+    let backends = Backends::in_memory(memory().await);
+    let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &for_all);
+    scheduler.boot().await.unwrap();
+    let feed = AddFeed::of("http://a.example/".parse().unwrap());
+    let id = scheduler.ops.add(&[feed], None).await.unwrap()[0].id;
+    let now = clock.advance(Duration::from_secs(60));
+    let condition = &scheduler.ops.condition;
+    let barks = async || {
+        scheduler.watch.look(&*clock).await;
+        condition.watchdog.alarm().is_some()
+    };
+    assert!(barks().await, "a feed is due, and nobody dispatches");
+    condition.gate.note(Some(Closed { since: now, why: "a test", until: None, parts: (1, 1) }), now);
+    assert!(!barks().await, "the gate is closed");
+    condition.gate.note(None, now);
+    assert!(barks().await);
+    let mut well = scheduler.ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap();
+    well.state.last_success = Some(now);
+    let failed = ["a", "b", "c"].map(|name| {
+        let outcome = Outcome::Failed { failure: FailureKind::Connect, detail: String::new() };
+        FetchReport::of(id, well.version, HostKey::new(&format!("{name}.example:443")), now, outcome)
+    });
+    condition.our_fault.observe(failed.iter().map(|report| (&well, report)), now);
+    assert!(!barks().await, "our own network is away");
 }

@@ -151,3 +151,26 @@ async fn jobs_with_logins_are_as_many_as_the_workers_with_the_key_hold_and_the_o
     queues.fleet.clock.advance(LATER);
     assert_eq!(queues.published().await, 8);
 }
+
+#[tokio::test]
+async fn an_empty_queue_is_filled_and_a_fuller_one_gets_whole_messages() {
+    let mut config = config();
+    config.worker.prefetch = 20;
+    let batch = config.worker.job_batch;
+    assert_eq!(batch, 16);
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+    let mut fleet = Fleet::over(config, store, clock, Timestamp::EPOCH).await;
+    let jobs = Received::by(1);
+    fleet.dispatcher.jobs = jobs.clone();
+    for n in 0..60 {
+        fleet.add(&format!("https://h{n}.example/feed")).await;
+    }
+    let published = async || fleet.dispatcher.round(fleet.clock.now(), usize::MAX).await.unwrap().published;
+    assert_eq!((published().await, published().await), (20, 0));
+    // The first message has 16 jobs, the second 4.
+    jobs.queue.receive().await.unwrap().ack().await.unwrap();
+    assert_eq!(published().await, batch);
+    jobs.queue.receive().await.unwrap().ack().await.unwrap();
+    assert_eq!(published().await, 0, "four places are no message");
+}

@@ -1,6 +1,11 @@
 //! Feeds that turn out to be others which were merged, or erased, before.
 
+use common::labels::{HUB_LABEL, Marks};
+use common::policy::Category;
+use common::secrets::Login;
+
 use super::*;
+use crate::ops::EditFeed;
 
 const OLD: &str = "http://old.example/feed";
 const NEW: &str = "http://new.example/feed";
@@ -48,4 +53,93 @@ async fn a_feed_that_is_found_where_another_lost_its_survivor_is_polled_there() 
     assert_eq!(fleet.feed(old).await.status, Status::Active);
     fleet.clock.advance(GAP);
     assert_eq!(fleet.dispatched_ids().await, [old]);
+}
+
+#[tokio::test]
+async fn a_feed_that_a_person_paused_takes_no_other_in() {
+    let fleet = Fleet::new().await;
+    let [old, new] = [fleet.add(OLD).await, fleet.add(NEW).await];
+    let pause = EditFeed { status: Some(Status::Paused), ..EditFeed::default() };
+    fleet.ops.edit(new, &pause).await.unwrap().unwrap();
+    renamed(&fleet, old, NEW).await;
+    let feed = fleet.feed(old).await;
+    assert_eq!((feed.status, feed.merged_into, feed.url.as_str()), (Status::Active, None, OLD));
+}
+
+#[tokio::test]
+async fn a_feed_is_planned_again_for_the_readers_that_another_brings() {
+    let fleet = Fleet::new().await;
+    let new = fleet.add(NEW).await;
+    let job = fleet.dispatched().await.remove(0);
+    fleet.settle(fleet.work(&job, not_modified()).await).await;
+    let before = fleet.feed(new).await;
+    let audience = Audience { sla: true, ..Audience::default() };
+    let old = AddFeed { audience, ..AddFeed::of(OLD.parse().unwrap()) };
+    let old = fleet.ops.add(&[old], None).await.unwrap()[0].id;
+    renamed(&fleet, old, NEW).await;
+    assert_eq!(fleet.feed(old).await.merged_into, Some(new));
+    let after = fleet.feed(new).await;
+    assert_eq!((after.category, after.version), (Category::A, before.version));
+    let promise = fleet.ops.config.policy.category.a.promise;
+    assert!(after.next_due.unwrap() <= before.state.last_polled.unwrap().after(promise));
+    assert!(after.next_due < before.next_due, "{:?} {:?}", after.next_due, before.next_due);
+    fleet.clock.advance(promise);
+    assert_eq!(fleet.dispatched_ids().await, [new]);
+}
+
+#[tokio::test]
+async fn a_feed_whose_labels_another_lacks_is_not_merged_into_that_one() {
+    for (label, merges) in [("red", false), (HUB_LABEL, true)] {
+        let fleet = Fleet::new().await;
+        let new = fleet.add(NEW).await;
+        let removed = EditFeed { status: Some(Status::Removed), ..EditFeed::default() };
+        fleet.ops.edit(new, &removed).await.unwrap().unwrap();
+        let marks = Marks { labels: vec![label.to_owned()], external_id: None };
+        let page = AddFeed { marks, ..AddFeed::of("http://page.example/".parse().unwrap()) };
+        let page = fleet.ops.add(&[page], None).await.unwrap()[0].id;
+        let job = fleet.dispatched().await.remove(0);
+        let outcome = Outcome::Failed { failure: FailureKind::NotAFeed, detail: "a page".into() };
+        let report = fleet.work(&job, outcome).await;
+        fleet.settle(FetchReport { announced: vec![NEW.parse().unwrap()], ..report }).await;
+        let there = fleet.feed(new).await;
+        assert_eq!(fleet.feed(page).await.merged_into.is_some(), merges);
+        assert_eq!(there.status, if merges { Status::Active } else { Status::Removed });
+        assert_eq!(there.audience.subscribers, 1 + u32::from(merges));
+    }
+}
+
+#[tokio::test]
+async fn the_move_of_a_feed_with_a_login_revives_no_feed_without_it() {
+    let mut config = config();
+    config.secrets.key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=".into();
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+    let fleet = Fleet::over(config, store, clock, Timestamp::EPOCH).await;
+    let there = fleet.add("http://old.example/new").await;
+    let removed = EditFeed { status: Some(Status::Removed), ..EditFeed::default() };
+    fleet.ops.edit(there, &removed).await.unwrap().unwrap();
+    let feed = AddFeed { login: Some(Login::new("me", "secret").unwrap()), ..AddFeed::of(OLD.parse().unwrap()) };
+    let feed = fleet.ops.add(&[feed], None).await.unwrap()[0].id;
+    renamed(&fleet, feed, "http://old.example/new").await;
+    assert_eq!(fleet.feed(feed).await.url.as_str(), "http://old.example/new");
+    assert_eq!(fleet.feed(there).await.status, Status::Removed);
+}
+
+#[tokio::test]
+async fn the_feed_that_a_page_announces_waits_for_the_time_that_their_server_asked_for() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://page.example/").await;
+    let job = fleet.dispatched().await.remove(0);
+    let outcome = Outcome::Failed { failure: FailureKind::NotAFeed, detail: "a page".into() };
+    let report = fleet.work(&job, outcome).await;
+    let hour = Duration::from_secs(3600);
+    let retry_after = Some(fleet.clock.now().after(hour));
+    fleet
+        .settle(FetchReport { announced: vec!["http://page.example/feed".parse().unwrap()], retry_after, ..report })
+        .await;
+    assert_eq!(fleet.feed(id).await.url.as_str(), "http://page.example/feed");
+    fleet.clock.advance(hour - Duration::from_millis(1));
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.clock.advance(GAP);
+    assert_eq!(fleet.dispatched_ids().await, [id]);
 }

@@ -141,3 +141,17 @@ async fn a_feed_that_no_longer_goes_there_lets_the_next_one_of_the_busy_host_com
     let asked: Vec<_> = jobs.iter().map(|job| (job.feed, job.host.name())).collect();
     assert_eq!(asked, [(ids[0], "a0.example"), (ids[1], "hub.example")]);
 }
+
+#[tokio::test]
+async fn a_hold_of_the_host_at_which_a_fetch_continued_is_stored_for_that_host() {
+    let (fleet, ids) = on_their_way(1).await;
+    fleet.clock.advance(GAP);
+    let job = fleet.dispatched().await.remove(0);
+    assert_eq!((job.feed, job.host.name()), (ids[0], "hub.example"));
+    let now = fleet.clock.now();
+    let until = now.after(Duration::from_secs(600));
+    let throttled = fleet.work(&job, Outcome::Throttled { retry_after: Some(until) }).await;
+    fleet.settle(throttled).await;
+    assert_eq!(fleet.ops.store.holds(now).await.unwrap(), [(job.host.clone(), until)]);
+    assert_eq!(fleet.feed(ids[0]).await.host.name(), "a0.example");
+}

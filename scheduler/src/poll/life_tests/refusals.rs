@@ -298,3 +298,22 @@ async fn the_feeds_of_a_host_that_answers_again_are_polled_although_the_stores_a
     assert!(refusals.of(&host).is_none());
     assert!(!fleet.ops.store.requeues(false).await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn what_else_goes_wrong_at_a_host_that_refuses_us_counts_against_its_feed() {
+    let fleet = Fleet::new().await;
+    fleet.feeds_at("wall.example", 5).await;
+    fleet.live(HOUR, |_| None).await;
+    fleet.live(24 * HOUR, |_| Some(403)).await;
+    assert!(fleet.ops.condition.refusals.of(&HostKey::new("wall.example:443")).is_some());
+    let mut jobs = fleet.dispatched().await;
+    while jobs.is_empty() {
+        fleet.clock.advance(STEP);
+        jobs = fleet.dispatched().await;
+    }
+    let before = fleet.feed(jobs[0].feed).await.state.consecutive_failures;
+    let timeout = Outcome::Failed { failure: FailureKind::Timeout, detail: "no answer".into() };
+    let report = fleet.work(&jobs[0], timeout).await;
+    fleet.settle(report).await;
+    assert_eq!(fleet.feed(jobs[0].feed).await.state.consecutive_failures, before + 1);
+}

@@ -46,6 +46,54 @@ pub(crate) async fn a_feed_that_moves_onto_a_known_one_is_merged_into_it(backend
     assert_eq!(feed(&*store, id).await.merged_into, None);
 }
 
+pub(crate) async fn a_feed_is_merged_only_into_one_with_its_labels_and_no_sum_is_too_large(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let labelled = |url: &str, labels: &[&str]| {
+        let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+        let audience = Audience { subscribers: u32::MAX, active_subscribers: u32::MAX, ..Audience::default() };
+        NewFeed { marks: Marks { labels, external_id: None }, audience, ..new_feed(url) }
+    };
+    let urls = [("https://a.org/feed", &["red"][..]), ("https://a.org/1", &["blue"]), ("https://a.org/2", &["red"])];
+    let feeds = urls.map(|(url, labels)| labelled(url, labels));
+    let ids: Vec<FeedId> = store.add_feeds(&feeds, at(1)).await.unwrap().iter().map(|added| added.id).collect();
+    for same in [false, true] {
+        let to = Move { same, ..to("https://a.org/feed") };
+        let version = feed(&*store, ids[1]).await.version;
+        assert_eq!(store.move_feed(ids[1], version, &to, at(20)).await.unwrap(), Moved::Stale);
+        assert_eq!(feed(&*store, ids[1]).await.status, Status::Active);
+    }
+    let version = feed(&*store, ids[2]).await.version;
+    let moved = store.move_feed(ids[2], version, &to("https://a.org/feed"), at(20)).await.unwrap();
+    assert_eq!(moved, Moved::Into(ids[0]));
+    let survivor = feed(&*store, ids[0]).await;
+    assert_eq!((survivor.audience.subscribers, survivor.audience.active_subscribers), (u32::MAX, u32::MAX));
+    let change = FeedChange {
+        private: Some(true),
+        expects: Some((survivor.version, survivor.audience)),
+        ..FeedChange::default()
+    };
+    assert!(store.change_feed(ids[0], &change, at(30)).await.unwrap().is_some(), "it can be changed");
+}
+
+pub(crate) async fn a_feed_that_is_taken_back_waits_for_its_servers_hold(backend: &dyn Backend) {
+    let store = backend.open().await;
+    add(&*store, "https://a.org/feed").await;
+    let id = add(&*store, "https://a.org/").await;
+    let mut held = verdict_on(&feed(&*store, id).await, 10, not_modified(Validators::default()));
+    held.decision.state.hold_until = Some(at(5_000));
+    store.apply(&[held], Duration::ZERO, at(10)).await.unwrap();
+    let before = feed(&*store, id).await;
+    assert_eq!(before.state.hold_until, Some(at(5_000)));
+    let to = Move { same: true, ..to("https://a.org/feed") };
+    store.move_feed(id, before.version, &to, at(20)).await.unwrap();
+    let merged = feed(&*store, id).await;
+    let back = Unmove { host: before.host, category: before.category, state: merged.state };
+    store.unmove_feed(id, merged.version, &back, at(30)).await.unwrap();
+    let apart = feed(&*store, id).await;
+    assert_eq!((apart.status, apart.next_due), (Status::Active, Some(at(5_000))));
+    assert_eq!(apart.state.hold_until, Some(at(5_000)));
+}
+
 pub(crate) async fn a_merged_feed_that_is_erased_takes_its_readers_along(backend: &dyn Backend) {
     let store = backend.open().await;
     let survivor = add(&*store, "https://a.org/feed").await;
@@ -135,9 +183,10 @@ pub(crate) async fn a_page_that_another_was_merged_into_is_not_erased(backend: &
 
 pub(crate) async fn a_page_whose_feed_was_known_is_erased_unless_a_caller_gave_it_something(backend: &dyn Backend) {
     let store = backend.open().await;
-    let known = add(&*store, "https://a.org/feed").await;
     let plain = |url: &str| NewFeed { calm: Vec::new(), ..new_feed(url) };
     let labelled = Marks { labels: vec!["news".to_owned()], ..Marks::default() };
+    let known = NewFeed { marks: labelled.clone(), ..new_feed("https://a.org/feed") };
+    let known = store.add_feeds(&[known], at(0)).await.unwrap()[0].id;
     let named = Marks { external_id: Some("7".to_owned()), ..Marks::default() };
     let read = Audience { subscribers: 12, ..Audience::default() };
     let pages = [

@@ -1,8 +1,10 @@
--- Restarts feed $1 at URL $2 on host $3 in category $4, due at $5 by terms $6. Only its history keeps its past.
+-- Restarts feed $1 at URL $2 on host $3 in category $4, due at $5 by terms $6. Only its history keeps its past, and
+-- on the same host its server's hold.
 UPDATE feeds
 SET moved_from = url, url = $2, url_digest = sha256(convert_to($2, 'UTF8')), host = $3, category = $4,
-    version = version + 1, next_due = $5, terms = $6,
-    wake_at = NULL, hold_until = NULL, failure = NULL, penalty = NULL, last_error = NULL, state = '{}', rhythm = '', known = '',
+    version = version + 1, next_due = greatest($5, CASE WHEN host = $3 THEN hold_until END), terms = $6,
+    hold_until = CASE WHEN host = $3 THEN hold_until END,
+    wake_at = NULL, failure = NULL, penalty = NULL, last_error = NULL, state = '{}', rhythm = '', known = '',
     etag = NULL, last_modified = NULL, validators_url = NULL, content_hash = NULL,
     title = NULL, link = NULL, hub = NULL, self_link = NULL, cloud = NULL, onward = NULL
 WHERE id = $1

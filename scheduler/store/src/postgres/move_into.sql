@@ -1,7 +1,7 @@
 -- Feed $1 is feed $2 under another URL: its readers read that one from now on, at $3.
 UPDATE feeds
-SET subscribers        = feeds.subscribers + gone.subscribers,
-    active_subscribers = feeds.active_subscribers + gone.active_subscribers,
+SET subscribers        = least(feeds.subscribers + gone.subscribers, 4294967295),
+    active_subscribers = least(feeds.active_subscribers + gone.active_subscribers, 4294967295),
     sla                = feeds.sla OR gone.sla,
     important          = feeds.important OR gone.important,
     calm               = CASE

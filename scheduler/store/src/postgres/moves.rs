@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 
 use super::news;
 use super::urls::lock_urls;
-use crate::columns::{added_terms, calm_without, pack_state};
+use crate::columns::{added_terms, calm_without, pack_state, read_marks};
 use crate::moves::{MOST_MERGES, carry_out};
 use crate::news::News;
 use crate::{Move, Moved, Unmove, Unmoved};

@@ -31,11 +31,13 @@ use crate::{Applied, Interruption, JobRow, Placement, Polls, StoreError, Verdict
 #[async_trait]
 impl Polls for SqliteStore {
     async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError> {
+        let failed = "read what jobs need";
+        let mut connection = self.warm().await.map_err(StoreError::on(failed))?;
         let rows: Vec<JobColumns> = sqlx::query_as(include_str!("jobs.sql"))
             .bind(id_list(ids.iter().copied()))
-            .fetch_all(&self.readers)
+            .fetch_all(&mut *connection)
             .await
-            .map_err(StoreError::on("read what jobs need"))?;
+            .map_err(StoreError::on(failed))?;
         Ok(readable(rows))
     }
 
@@ -80,11 +82,13 @@ impl Polls for SqliteStore {
     }
 
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
+        let failed = "read feeds";
+        let mut connection = self.warm().await.map_err(StoreError::on(failed))?;
         let rows: Vec<FeedRow> = sqlx::query_as(include_str!("states.sql"))
             .bind(id_list(ids.iter().copied()))
-            .fetch_all(&self.readers)
+            .fetch_all(&mut *connection)
             .await
-            .map_err(StoreError::on("read feeds"))?;
+            .map_err(StoreError::on(failed))?;
         Ok(readable(rows))
     }
 

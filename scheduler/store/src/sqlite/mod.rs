@@ -26,6 +26,7 @@ mod tests;
 mod upkeep;
 
 use common::config::QuotaConfig;
+use sqlx::pool::PoolConnection;
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::StoreError;
@@ -82,6 +83,15 @@ impl SqliteStore {
     pub fn within(mut self, quota: QuotaConfig) -> Self {
         self.quota = quota;
         self
+    }
+
+    /// Returns a connection for what each poll reads: the writer's if it is free, whose page cache holds what was just written. A
+    /// reader's cache is empty after each commit.
+    async fn warm(&self) -> Result<PoolConnection<Sqlite>, sqlx::Error> {
+        match self.writer.try_acquire() {
+            Some(writer) => Ok(writer),
+            None => self.readers.acquire().await,
+        }
     }
 
     /// Begins the one transaction that may write.

@@ -1,7 +1,7 @@
 -- Feed ?1 is feed ?2 under another URL: its readers read that one from now on, at ?3.
 UPDATE feeds
-SET subscribers        = feeds.subscribers + gone.subscribers,
-    active_subscribers = feeds.active_subscribers + gone.active_subscribers,
+SET subscribers        = min(feeds.subscribers + gone.subscribers, 4294967295),
+    active_subscribers = min(feeds.active_subscribers + gone.active_subscribers, 4294967295),
     sla                = max(feeds.sla, gone.sla),
     important          = max(feeds.important, gone.important),
     calm               = CASE

@@ -5,7 +5,7 @@ use common::url::{FeedId, Version};
 use sqlx::SqliteConnection;
 
 use super::news;
-use crate::columns::{added_terms, calm_without, pack_state};
+use crate::columns::{added_terms, calm_without, pack_state, read_marks};
 use crate::moves::{MOST_MERGES, carry_out};
 use crate::news::News;
 use crate::{Move, Moved, Unmove, Unmoved};

@@ -71,6 +71,8 @@ pub(super) async fn write_feeds(
     // First, so that no row is live without a due time in between.
     standings.run(tx, include_str!("apply_standing.sql"), ACTION).await?;
     pushes.run(tx, include_str!("apply_push.sql"), ACTION).await?;
+    // In the order of the table, which is that of the rows that SQLite keeps beside it while it joins.
+    polls.sort_unstable_by_key(|fresh| fresh.row.id);
     if !write_polls(tx, &polls).await? {
         return Ok(false);
     }

@@ -244,7 +244,8 @@ fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<
     if host.is_some_and(|host| !is_loopback(host)) {
         return Err(ApiError::new(
             StatusCode::MISDIRECTED_REQUEST,
-            "without api.tokens only localhost and loopback addresses are answered as Host",
+            "the Host header must be localhost or a loopback address, because no api.tokens are configured; use \
+             http://127.0.0.1, or configure [[api.tokens]]",
         ));
     }
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
