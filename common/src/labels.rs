@@ -30,8 +30,8 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Returns whether a feed with these marks may be merged into one with those: callers that are limited to one of its labels would
-    /// get nothing more, and could change a feed of others. The hub's label limits nobody.
+    /// Returns whether a feed with these marks may become one with those, with its readers: callers that are limited to one of its
+    /// labels would get nothing more otherwise, and could change a feed of others. The hub's label limits nobody.
     pub fn may_become(&self, others: &Marks) -> bool {
         self.labels.iter().all(|label| label == HUB_LABEL || others.labels.contains(label))
     }

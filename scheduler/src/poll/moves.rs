@@ -131,7 +131,10 @@ impl Moves {
         if feed.credentials.is_none() {
             let there = self.store.feed(&FeedRef::Url(to.url.clone())).await?;
             match there.filter(|there| there.id != feed.id) {
-                Some(there) if !feed.marks.may_become(&there.marks) => return Ok(None),
+                // A page is merged without its readers then, and changes nothing of a feed that is polled.
+                Some(there) if !feed.marks.may_become(&there.marks) && (same || there.status != Status::Active) => {
+                    return Ok(None);
+                }
                 Some(there) => self.revive(there.id, same, now).await?,
                 None => {}
             }

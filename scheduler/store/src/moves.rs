@@ -88,6 +88,9 @@ pub(crate) const REMOVE_MERGED: &str = "WITH RECURSIVE merged (id) AS ( \
      UNION SELECT feeds.id FROM feeds JOIN merged ON feeds.merged_into = merged.id WHERE feeds.status = 'merged') \
      UPDATE feeds SET status = 'removed', version = version + 1, merged_into = NULL WHERE id IN (SELECT id FROM merged)";
 
+/// Feed $1 is a page that announces a feed of others: it brings that feed no readers, and takes none out when it leaves.
+pub(crate) const NO_READERS: &str = "UPDATE feeds SET subscribers = 0, active_subscribers = 0, sla = false, important = false, calm = NULL WHERE id = $1";
+
 /// Defines what carries a move out, over a connection of either database; the statements and the news are those beside the caller.
 macro_rules! carry_out {
     ($connection:ty) => {
@@ -102,12 +105,18 @@ macro_rules! carry_out {
             let mut survivors = Vec::new();
             match known {
                 Some(survivor) => {
-                    if !has_its_labels(on, survivor, id).await? {
+                    let joins = has_its_labels(on, survivor, id).await?;
+                    if to.same && !joins {
                         return Ok(Moved::Stale);
                     }
                     survivors = news::known(on, &[survivor]).await?;
-                    let add = sqlx::query(include_str!("move_into.sql")).bind(id.0).bind(survivor).bind(now.millis());
-                    add.execute(&mut *on).await?;
+                    if joins {
+                        let add =
+                            sqlx::query(include_str!("move_into.sql")).bind(id.0).bind(survivor).bind(now.millis());
+                        add.execute(&mut *on).await?;
+                    } else {
+                        sqlx::query(NO_READERS).bind(id.0).execute(&mut *on).await?;
+                    }
                     sqlx::query(merge).bind(id.0).bind(survivor).execute(&mut *on).await?;
                     if !to.same {
                         let sql = "INSERT INTO known_pages (feed_id, at) VALUES ($1, $2) \
@@ -136,7 +145,8 @@ macro_rules! carry_out {
             Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
         }
 
-        /// Returns whether a feed has all labels of another: callers that are limited to them would lose the other one's entries.
+        /// Returns whether a feed has all labels of another: callers that are limited to one would lose the other one's entries, and could
+        /// change a feed of others through a page that announces it.
         async fn has_its_labels(on: &mut $connection, survivor: i64, id: FeedId) -> Result<bool, sqlx::Error> {
             let look = sqlx::query_scalar("SELECT labels FROM feeds WHERE id = $1 OR id = $2 ORDER BY id = $1");
             let labels: Vec<Option<String>> = look.bind(id.0).bind(survivor).fetch_all(on).await?;

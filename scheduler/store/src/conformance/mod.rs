@@ -193,7 +193,7 @@ macro_rules! stamp {
                 a_moved_feed_starts_anew_and_keeps_its_number_audience_and_history;
                 a_feed_that_moves_onto_a_known_one_is_merged_into_it;
                 a_merged_feed_that_is_erased_takes_its_readers_along;
-                a_feed_is_merged_only_into_one_with_its_labels_and_no_sum_is_too_large;
+                a_feed_joins_only_one_with_its_labels_and_no_sum_is_too_large;
                 a_feed_that_is_taken_back_waits_for_its_servers_hold;
                 what_was_merged_into_an_erased_feed_is_removed_and_can_be_added_again;
                 a_feed_that_moves_onto_a_merged_one_is_merged_into_what_that_one_became;

@@ -46,25 +46,32 @@ pub(crate) async fn a_feed_that_moves_onto_a_known_one_is_merged_into_it(backend
     assert_eq!(feed(&*store, id).await.merged_into, None);
 }
 
-pub(crate) async fn a_feed_is_merged_only_into_one_with_its_labels_and_no_sum_is_too_large(backend: &dyn Backend) {
+pub(crate) async fn a_feed_joins_only_one_with_its_labels_and_no_sum_is_too_large(backend: &dyn Backend) {
     let store = backend.open().await;
-    let labelled = |url: &str, labels: &[&str]| {
-        let labels = labels.iter().map(|label| (*label).to_owned()).collect();
-        let audience = Audience { subscribers: u32::MAX, active_subscribers: u32::MAX, ..Audience::default() };
-        NewFeed { marks: Marks { labels, external_id: None }, audience, ..new_feed(url) }
+    let labelled = |(url, label, subscribers): (&str, &str, u32)| {
+        let marks = Marks { labels: vec![label.to_owned()], external_id: None };
+        let audience =
+            Audience { subscribers, active_subscribers: subscribers, sla: label == "blue", ..Audience::default() };
+        NewFeed { marks, audience, ..new_feed(url) }
     };
-    let urls = [("https://a.org/feed", &["red"][..]), ("https://a.org/1", &["blue"]), ("https://a.org/2", &["red"])];
-    let feeds = urls.map(|(url, labels)| labelled(url, labels));
+    let feeds =
+        [("https://a.org/feed", "red", 9), ("https://a.org/1", "blue", 2), ("https://a.org/2", "red", u32::MAX)]
+            .map(labelled);
     let ids: Vec<FeedId> = store.add_feeds(&feeds, at(1)).await.unwrap().iter().map(|added| added.id).collect();
-    for same in [false, true] {
-        let to = Move { same, ..to("https://a.org/feed") };
-        let version = feed(&*store, ids[1]).await.version;
-        assert_eq!(store.move_feed(ids[1], version, &to, at(20)).await.unwrap(), Moved::Stale);
-        assert_eq!(feed(&*store, ids[1]).await.status, Status::Active);
-    }
-    let version = feed(&*store, ids[2]).await.version;
-    let moved = store.move_feed(ids[2], version, &to("https://a.org/feed"), at(20)).await.unwrap();
-    assert_eq!(moved, Moved::Into(ids[0]));
+    let before = feed(&*store, ids[0]).await;
+    let merge = async |number: usize, same: bool| {
+        let version = feed(&*store, ids[number]).await.version;
+        store.move_feed(ids[number], version, &Move { same, ..to("https://a.org/feed") }, at(20)).await.unwrap()
+    };
+    assert_eq!(merge(1, true).await, Moved::Stale);
+    assert_eq!(feed(&*store, ids[1]).await.status, Status::Active);
+    assert_eq!(merge(1, false).await, Moved::Into(ids[0]), "a page of others leads there");
+    let after = feed(&*store, ids[0]).await;
+    assert_eq!((after.audience, after.audience_at, after.calm), (before.audience, before.audience_at, before.calm));
+    assert!(store.erase_feed(ids[1], at(25)).await.unwrap());
+    assert_eq!(feed(&*store, ids[0]).await.audience, before.audience, "it brought nobody, and takes nobody along");
+
+    assert_eq!(merge(2, true).await, Moved::Into(ids[0]));
     let survivor = feed(&*store, ids[0]).await;
     assert_eq!((survivor.audience.subscribers, survivor.audience.active_subscribers), (u32::MAX, u32::MAX));
     let change = FeedChange {
@@ -183,10 +190,9 @@ pub(crate) async fn a_page_that_another_was_merged_into_is_not_erased(backend: &
 
 pub(crate) async fn a_page_whose_feed_was_known_is_erased_unless_a_caller_gave_it_something(backend: &dyn Backend) {
     let store = backend.open().await;
+    let known = add(&*store, "https://a.org/feed").await;
     let plain = |url: &str| NewFeed { calm: Vec::new(), ..new_feed(url) };
     let labelled = Marks { labels: vec!["news".to_owned()], ..Marks::default() };
-    let known = NewFeed { marks: labelled.clone(), ..new_feed("https://a.org/feed") };
-    let known = store.add_feeds(&[known], at(0)).await.unwrap()[0].id;
     let named = Marks { external_id: Some("7".to_owned()), ..Marks::default() };
     let read = Audience { subscribers: 12, ..Audience::default() };
     let pages = [
