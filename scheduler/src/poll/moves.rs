@@ -83,7 +83,8 @@ impl Moves {
         if feed.state.last_success.is_some() || feed.credentials.is_some() {
             return Ok(());
         }
-        if self.store.feed(&FeedRef::Url(url.clone())).await?.is_some_and(|there| there.status == Status::Active) {
+        let there = self.store.feed(&FeedRef::Url(url.clone())).await?;
+        if there.is_some_and(|there| there.status == Status::Active && feed.marks.may_become(&there.marks)) {
             (document.entries, document.new_entries, document.known) = (Vec::new(), 0, KnownEntries::default());
             (document.content_hash, document.validators) = (None, Validators::default());
         }

@@ -1,5 +1,7 @@
 //! Feeds that turn out to be others which were merged, or erased, before.
 
+use common::document::Document;
+use common::entry::Entry;
 use common::labels::{HUB_LABEL, Marks};
 use common::policy::Category;
 use common::secrets::Login;
@@ -106,6 +108,24 @@ async fn a_feed_whose_labels_another_lacks_is_not_merged_into_that_one() {
         assert_eq!(there.status, if merges { Status::Active } else { Status::Removed });
         assert_eq!(there.audience.subscribers, 1 + u32::from(merges));
     }
+}
+
+#[tokio::test]
+async fn a_new_feed_that_is_not_merged_for_its_labels_keeps_its_entries() {
+    let fleet = Fleet::new().await;
+    fleet.add(NEW).await;
+    let marks = Marks { labels: vec!["red".to_owned()], external_id: None };
+    let old = AddFeed { marks, ..AddFeed::of(OLD.parse().unwrap()) };
+    let old = fleet.ops.add(&[old], None).await.unwrap()[0].id;
+    for job in fleet.dispatched().await {
+        let entry = Entry { id: "1".into(), ..Entry::default() };
+        let document = Document { entries: vec![entry], new_entries: 1, all_entries: 1, ..Document::default() };
+        let report = fleet.work(&job, Outcome::Modified(Box::new(document))).await;
+        let permanent_url = (job.feed == old).then(|| NEW.parse().unwrap());
+        fleet.settle(FetchReport { permanent_url, ..report }).await;
+    }
+    let feed = fleet.feed(old).await;
+    assert_eq!((feed.merged_into, feed.entries), (None, 1));
 }
 
 #[tokio::test]
