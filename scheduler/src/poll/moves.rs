@@ -144,10 +144,9 @@ impl Moves {
             Moved::Stale => Ok(None),
             Moved::Here => {
                 if !same {
-                    // At once, unless the server asked for a later request.
-                    let held = feed.state.hold_until.filter(|_| feed.host == to.host);
-                    let (due_at, band) = (held.map_or(now, |until| until.max(now)), Band::of(category, false));
-                    let slot = Slot { feed: feed.id, due_at, band };
+                    let band = Band::of(category, false);
+                    // If the server asked for a later request, the store says so, and the dispatcher puts it back.
+                    let slot = Slot { feed: feed.id, due_at: now, band };
                     self.schedule.put(&[slot], now).await.or_else(ScheduleError::unless_part_away)?;
                 }
                 tracing::info!(feed = %feed.id, host = %to.host, why, "a feed moved");
