@@ -363,8 +363,8 @@ impl Results {
                     pending.push((again, tries + 1));
                     let config = self.condition.config.get();
                     let survivors = self.moves.follow(&batch, &applied, feeds, &config.policy, now).await?;
-                    self.pace().with_more_readers(&survivors, now).await?;
                     self.wish(&batch, &applied, feeds, now).await?;
+                    self.pace().with_more_readers(&survivors, now).await?;
                 }
                 Err(error) if error.refuses_data() && batch.len() > 1 => {
                     let rest = batch.split_off(batch.len() / 2);

@@ -89,7 +89,8 @@ pub(crate) const REMOVE_MERGED: &str = "WITH RECURSIVE merged (id) AS ( \
      UPDATE feeds SET status = 'removed', version = version + 1, merged_into = NULL WHERE id IN (SELECT id FROM merged)";
 
 /// Feed $1 is a page that announces a feed of others: its readers are not added there, and not taken out when it leaves.
-pub(crate) const NO_READERS: &str = "UPDATE feeds SET subscribers = 0, active_subscribers = 0, sla = false, important = false, calm = NULL WHERE id = $1";
+pub(crate) const NO_READERS: &str = "UPDATE feeds \
+     SET subscribers = 0, active_subscribers = 0, sla = false, important = false, calm = NULL WHERE id = $1";
 
 /// Defines what carries a move out, over a connection of either database; the statements and the news are those beside the caller.
 macro_rules! carry_out {

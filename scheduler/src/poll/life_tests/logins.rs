@@ -172,5 +172,5 @@ async fn an_empty_queue_is_filled_and_a_fuller_one_gets_whole_messages() {
     jobs.queue.receive().await.unwrap().ack().await.unwrap();
     assert_eq!(published().await, batch);
     jobs.queue.receive().await.unwrap().ack().await.unwrap();
-    assert_eq!(published().await, 0, "four places are no message");
+    assert_eq!(published().await, 0, "four places are too few for a message");
 }

@@ -21,6 +21,7 @@ mod refreshes;
 mod refusals;
 mod requeue;
 mod rules;
+mod watchdog;
 mod watched;
 
 use std::sync::Arc;
