@@ -39,7 +39,7 @@ pub(crate) struct DiscoverArgs {
 /// Runs it.
 pub(crate) async fn run(args: &DiscoverArgs) -> anyhow::Result<ExitCode> {
     let feeds = if args.page == "-" || Path::new(&args.page).is_file() {
-        announced(&crate::parse::read(Path::new(&args.page))?, Some("text/html"), &args.base)
+        announced(&crate::whole_file::read(&args.page)?, Some("text/html"), &args.base)
     } else {
         let config = args.settings.load(&[])?.config;
         let (url, login) = page_url(&args.page, &config.fetch.at_service)?;

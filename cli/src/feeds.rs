@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write, stderr, stdin};
 use std::process::ExitCode;
 
 use clap::Args;
-use common::url::FeedId;
+use common::url::{FeedId, without_login};
 use common::words::counted;
 use reqwest::Method;
 use scheduler::wire::FeedView;
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, ClientArgs, Refused};
 use crate::output::{self, plain};
+use crate::typed;
 use crate::usage::Usage;
 
 /// One or more feeds.
@@ -39,6 +40,12 @@ pub(crate) struct RemoveArgs {
 
 /// Does something to each of these feeds. With several, a feed that is refused is reported, and the others are done.
 pub(crate) async fn each(feeds: &[String], act: impl AsyncFn(&str) -> anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    // Before anything is changed.
+    if let Some(wrong) = feeds.iter().find(|feed| !typed::may_be_feed(feed)) {
+        let wrong = without_login(wrong);
+        let message = format!("'{wrong}' is neither a feed's id nor a URL such as https://example.com/feed.xml");
+        return Err(Usage(message).into());
+    }
     let mut failed = false;
     for feed in feeds {
         match act(feed).await {

@@ -86,7 +86,16 @@ impl FirstPoll<'_> {
 
     /// A known feed is not polled for this command: reports what keeps it from being read.
     fn known(&self, feed: &FeedView) {
-        let Some(error) = feed.last_error.as_ref().filter(|_| !self.json) else { return };
+        if self.json {
+            return;
+        }
+        let id = feed.id;
+        match feed.status {
+            Status::Active => {}
+            Status::Paused => note!("{id} is paused and not polled; `feedfleet feed resume {id}` has it polled again"),
+            status => note!("{id} is {} and not polled; see `feedfleet feed explain {id}`", status.as_str()),
+        }
+        let Some(error) = feed.last_error.as_ref() else { return };
         note!("{}: its last poll failed: {}; {}", feed.id, when::said(&error.error.detail), next_poll(feed));
     }
 

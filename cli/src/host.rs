@@ -57,7 +57,7 @@ pub(crate) struct ListArgs {
 /// One host.
 #[derive(Debug, Args)]
 pub(crate) struct OneArgs {
-    /// A name, for all of its ports; NAME:PORT; or *.DOMAIN if the names of a domain share their limits
+    /// A name, for all ports where the fleet knows it; NAME:PORT; or *.DOMAIN if the names of a domain share their limits
     host: String,
     #[command(flatten)]
     client: ClientArgs,
@@ -78,7 +78,7 @@ pub(crate) struct SetArgs {
 /// `host block`
 #[derive(Debug, Args)]
 pub(crate) struct BlockArgs {
-    /// A name, for all of its ports; NAME:PORT; or *.DOMAIN if the names of a domain share their limits
+    /// A name, for all ports where the fleet knows it; NAME:PORT; or *.DOMAIN if the names of a domain share their limits
     host: String,
     /// How long, such as 12h
     #[arg(long = "for", value_name = "DURATION", value_parser = values::duration)]
@@ -98,7 +98,7 @@ pub(crate) async fn run(command: HostCommand) -> anyhow::Result<ExitCode> {
         HostCommand::Set(args) => set(&args).await?,
         HostCommand::Unset(args) => {
             let host = one(&args.client, Method::DELETE, &args.host, "", None).await?;
-            print_host(&args.client, &host, &format!("took back the rule of {}: {}", args.host, pace(&host)))?;
+            print_host(&args.client, &host, &format!("removed the rule of {}: {}", args.host, pace(&host)))?;
         }
         HostCommand::Block(args) => {
             let body = json!({ "for": args.duration.as_secs_f64() });

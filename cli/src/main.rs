@@ -68,6 +68,7 @@ mod typed;
 mod usage;
 mod values;
 mod when;
+mod whole_file;
 
 use std::io;
 use std::process::ExitCode;

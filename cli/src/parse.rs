@@ -1,7 +1,5 @@
 //! `feedfleet parse`: reads a file as the worker reads an answer's body. Exit code 0 a feed, 1 not a feed.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,13 +7,13 @@ use worker::parse::{ParseLimits, ParsedFeed, parse, to_json};
 
 use crate::feed_text::{about_fields, hints_text, onward_fields, repaired_text};
 use crate::output::{self, fields, plain, table};
-use crate::usage::Usage;
+use crate::whole_file;
 
 /// Parses a file as a feed and prints the result; exit code 0 for a feed, 1 otherwise
 #[derive(Debug, Args)]
 pub(crate) struct ParseArgs {
     /// The file; - reads standard input
-    file: PathBuf,
+    file: String,
     /// Prints one JSON document
     #[arg(long)]
     json: bool,
@@ -29,27 +27,16 @@ pub(crate) struct ParseArgs {
 
 /// Runs it.
 pub(crate) fn run(args: &ParseArgs) -> anyhow::Result<ExitCode> {
-    let bytes = read(&args.file)?;
+    let bytes = whole_file::read(&args.file)?;
     match parse(&bytes, args.content_type.as_deref(), &args.base, &ParseLimits::default()) {
         Ok(feed) if args.json => output::json(&to_json(&feed))?,
         Ok(feed) => output::line(&summary(&feed))?,
         Err(error) => {
-            note!("error: {}: {}", args.file.display(), plain(&error.to_string(), 500));
+            note!("error: {}: {}", args.file, plain(&error.to_string(), 500));
             return Ok(ExitCode::FAILURE);
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Reads a file; `-` is standard input.
-pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Usage> {
-    let unreadable = |error| Usage(format!("{} cannot be read: {error}", file.display()));
-    if file.as_os_str() != "-" {
-        return std::fs::read(file).map_err(unreadable);
-    }
-    let mut bytes = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut bytes).map_err(unreadable)?;
-    Ok(bytes)
 }
 
 fn summary(feed: &ParsedFeed) -> String {

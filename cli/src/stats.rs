@@ -40,6 +40,7 @@ fn summary(stats: &StatsView) -> String {
         ),
         ("host gate", stats.gate_closed.clone()),
         ("queue", stats.queue_blocked.clone()),
+        ("dispatch", stats.dispatch_stopped.clone()),
         ("schedule", stats.schedule_unavailable.clone()),
         (
             "epoch of events",

@@ -1,38 +1,20 @@
 //! Files of subscriptions: OPML, or a plain list with one URL per line, in any encoding. A file is read in full before
 //! it is used, so an invalid file changes nothing.
 
-use std::io::Read;
-use std::path::Path;
-
 use anyhow::{Context, anyhow, ensure};
 
 use web::opml::{self, Subscription};
 
 use crate::usage::Usage;
-
-/// Bytes of a file: twice what a million feeds need. While it is read it may be in memory three times.
-const MAX_BYTES: u64 = 256 << 20;
+use crate::whole_file;
 
 /// Returns the subscriptions of a file; `-` is standard input.
 pub(crate) fn read_file(file: &str) -> anyhow::Result<Vec<Subscription>> {
-    let mut bytes = Vec::new();
-    let unreadable = || format!("cannot read {file}");
-    let too_large = || format!("{file} is larger than {} MiB; split it", MAX_BYTES >> 20);
-    let mut source: Box<dyn Read> = match file {
-        "-" => Box::new(std::io::stdin().lock()),
-        _ if file.starts_with("http://") || file.starts_with("https://") => {
-            let advice = format!("download it first: curl -L '{file}' | feedfleet import -");
-            return Err(Usage(format!("{file} is not a file; {advice}")).into());
-        }
-        _ => {
-            let source = std::fs::File::open(Path::new(file)).with_context(unreadable)?;
-            // Reported before anything is read. What is not a file has no length.
-            ensure!(source.metadata().with_context(unreadable)?.len() <= MAX_BYTES, too_large());
-            Box::new(source)
-        }
-    };
-    let length = source.by_ref().take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(unreadable)?;
-    ensure!(length as u64 <= MAX_BYTES, too_large());
+    if file.starts_with("http://") || file.starts_with("https://") {
+        let advice = format!("download it first: curl -L '{file}' | feedfleet import -");
+        return Err(Usage(format!("{file} is not a file; {advice}")).into());
+    }
+    let bytes = whole_file::read(file)?;
     read_bytes(&bytes).with_context(|| format!("{file} cannot be read"))
 }
 

@@ -46,6 +46,11 @@ pub(crate) fn id_or_url(text: &str) -> String {
     with_scheme(text).unwrap_or_else(|| text.to_owned())
 }
 
+/// Returns whether a text may be the id or URL of a feed. The fleet says whether it has one.
+pub(crate) fn may_be_feed(text: &str) -> bool {
+    text.parse::<i64>().is_ok() || id_or_url(text).contains("://")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

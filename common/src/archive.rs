@@ -56,6 +56,9 @@ pub struct ArchiveRead {
     /// When the server first throttled the next page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled_since: Option<Timestamp>,
+    /// A page was read only in part: what it lacks may be what is missing, so no gap is closed any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_holes: bool,
 }
 
 /// How much is read at a time.
@@ -105,6 +108,7 @@ impl ArchiveRead {
             entries: 0,
             failures: 0,
             throttled_since: None,
+            has_holes: false,
         })
     }
 
@@ -162,11 +166,13 @@ impl ArchiveRead {
         self.entries = self.entries.saturating_add(u64::from(document.all_entries));
         (self.failures, self.throttled_since) = (0, None);
         let overlaps = !self.before.is_empty() && document.all_entries > 0 && !document.none_known;
-        let newest = document.entries.iter().filter_map(date).max();
+        // One without a date may be as new as any.
+        let dates: Option<Vec<_>> = document.entries.iter().map(date).collect();
+        let newest = dates.and_then(|dates| dates.into_iter().max());
         let is_before = newest.is_some_and(|newest| newest < self.since);
         let is_past = is_before && document.entries.iter().filter_map(time).next().is_some();
         document.entries.retain(|entry| date(entry).is_none_or(|date| date >= self.since));
-        let (wish, gap) = (self.wish(), self.gap.filter(|_| overlaps));
+        let (wish, gap, is_whole) = (self.wish(), self.gap.filter(|_| overlaps), !self.has_holes);
         if overlaps {
             (self.before, self.gap) = (KnownEntries::default(), None);
             self.since = wish.unwrap_or(self.since);
@@ -179,7 +185,19 @@ impl ArchiveRead {
         let next = link(&self.next, &document.onward)
             .filter(|next| !is_done && is_within && !self.read.contains(&hash(next)))
             .map(|next| ArchiveRead { next, ..self });
-        Step { overlaps, is_past, gap, next }
+        Step { overlaps: overlaps && is_whole, is_past: is_past && is_whole, gap, next }
+    }
+
+    /// Follows a page of which only a part could be read. It is tried again like one that failed; after that the pages behind it are
+    /// read, and the gap stays.
+    pub fn after_part(mut self, document: &mut Document, bytes: u64, limits: ArchiveLimits) -> Step {
+        let (since, again) = (self.since, self.clone().after_failure());
+        if again.next.is_none() {
+            self.has_holes = true;
+            return self.after(document, bytes, limits);
+        }
+        document.entries.retain(|entry| date(entry).is_none_or(|date| date >= since));
+        again
     }
 
     /// Follows a page that its server throttled until a time: it is tried again then, but not for ever.
@@ -355,6 +373,36 @@ mod tests {
         older.keep_news((60..70).map(day_only).collect(), &KnownEntries::default());
         older.onward.next = Some("https://a.example/feed?paged=3".into());
         assert_eq!(begun(at(80), &KnownEntries::default()).after(&mut older, 10, LIMITS), Step::default());
+    }
+
+    #[test]
+    fn an_entry_without_a_date_may_be_new_and_does_not_end_the_reading() {
+        let undated = Entry { published: None, ..entry(88) };
+        let with = |entries: Vec<Entry>| {
+            let mut page = Document::default();
+            page.keep_news(entries, &KnownEntries::default());
+            page.onward.next = Some("https://a.example/feed?paged=3".into());
+            begun(at(80), &KnownEntries::default()).after(&mut page, 10, LIMITS)
+        };
+        assert!(with(vec![entry(20)]).is_past);
+        let step = with(vec![undated, entry(20)]);
+        assert!(!step.is_past && step.next.is_some());
+    }
+
+    #[test]
+    fn a_page_that_is_read_in_part_is_tried_again_and_then_closes_no_gap() {
+        let before = KnownEntries::default().after_document((60..70).map(|day| entry(day).fingerprint()));
+        let mut read = begun(at(69), &before);
+        for _ in 1..TRIES {
+            let again = next(read.clone().after_part(&mut page(85..90, &before, Some(3)), 10, LIMITS));
+            assert_eq!((&again.next, again.read.len(), again.has_holes), (&read.next, 0, false));
+            read = again;
+        }
+        let behind = next(read.after_part(&mut page(85..90, &before, Some(3)), 10, LIMITS));
+        let again: ArchiveRead = serde_json::from_str(&serde_json::to_string(&behind).unwrap()).unwrap();
+        assert_eq!((again.has_holes, again.failures), (true, 0));
+        let end = again.after(&mut page(65..80, &before, Some(4)), 10, LIMITS);
+        assert_eq!(end, Step { gap: end.gap, ..Step::default() }, "it ends there, and proves nothing");
     }
 
     #[test]

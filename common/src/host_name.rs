@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use crate::host::HostKey;
+use crate::url::FeedUrl;
 
 /// The host that a person means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,9 @@ impl FromStr for HostName {
         };
         let (shared, name) = name.strip_prefix("*.").map_or((false, name), |domain| (true, domain));
         let name = url::Host::parse(name).map_err(|_| NoHost)?.to_string();
+        if name.len() > FeedUrl::MAX_HOST {
+            return Err(NoHost);
+        }
         match (shared, port) {
             (true, None) => Ok(HostName::Key(HostKey::new(&format!("*.{name}")))),
             (false, Some(port)) => Ok(HostName::Key(HostKey::new(&format!("{name}:{port}")))),
@@ -56,6 +60,7 @@ mod tests {
 
     #[test]
     fn a_host_is_named_with_or_without_port_or_as_a_shared_domain() {
+        assert_eq!(format!("{}org", "a.".repeat(126)).parse::<HostName>(), Err(NoHost), "255 bytes");
         let key = |text: &str| Ok(HostName::Key(HostKey::new(text)));
         let name = |text: &str| Ok(HostName::Name(text.to_owned()));
         assert_eq!("Example.com.".parse(), name("example.com"));

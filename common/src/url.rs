@@ -66,6 +66,9 @@ pub enum FeedUrlError {
     /// Longer than [`FeedUrl::MAX_LENGTH`].
     #[error("the URL is {0} bytes long; at most {max} are read", max = FeedUrl::MAX_LENGTH)]
     TooLong(usize),
+    /// The name of its host is longer than [`FeedUrl::MAX_HOST`].
+    #[error("the name of the URL's host is {0} bytes long; names of hosts have at most {max}", max = FeedUrl::MAX_HOST)]
+    LongHost(usize),
     /// Holds a user name or password where none is read.
     #[error("the URL of {0} holds a user name or password, which is not read here")]
     Credentials(String),
@@ -74,6 +77,8 @@ pub enum FeedUrlError {
 impl FeedUrl {
     /// Bytes that a URL may have.
     pub const MAX_LENGTH: usize = 8 * 1024;
+    /// Bytes that the name of a host may have (RFC 1035, section 3.1, without the root's). No longer one can be resolved.
+    pub const MAX_HOST: usize = 253;
 
     /// Returns the URL for the `url` crate's users.
     pub fn as_url(&self) -> &Url {
@@ -118,6 +123,10 @@ pub(crate) fn read_web_url(text: &str) -> Result<Url, FeedUrlError> {
     if let Some(name) = url.domain().and_then(|name| name.strip_suffix('.')).filter(|name| !name.ends_with('.')) {
         let name = name.to_owned();
         url.set_host(Some(&name)).map_err(|_| FeedUrlError::NotAUrl(without_login(text)))?;
+    }
+    match url.host_str().map_or(0, str::len) {
+        long if long > FeedUrl::MAX_HOST => return Err(FeedUrlError::LongHost(long)),
+        _ => {}
     }
     // It is longer now, if characters had to be encoded; and this form is what is stored and read again.
     match url.as_str().len() {
@@ -194,6 +203,8 @@ mod tests {
         assert!(matches!(parsed(&format!("http://e.com/{}", "a".repeat(9000))), Err(FeedUrlError::TooLong(_))));
         // Six times as long once it is encoded, and too long to be read again from the store.
         assert!(matches!(parsed(&format!("http://e.com/{}", "é".repeat(2000))), Err(FeedUrlError::TooLong(12_013))));
+        let name = |parts: usize| format!("http://{}ee.com/", "a.".repeat(parts));
+        assert!(matches!((parsed(&name(123)), parsed(&name(124))), (Ok(_), Err(FeedUrlError::LongHost(254)))));
         let longest = parsed(&format!("http://e.com/{}", "é".repeat(1300))).unwrap();
         assert_eq!(parsed(&longest), Ok(longest.clone()), "what is accepted is read again");
     }

@@ -159,9 +159,9 @@ impl Chain {
         if self.permanent { self.current() } else { self.moved_to.as_ref().unwrap_or(&self.visited[0]) }
     }
 
-    /// Returns whether the last URL speaks for the feed's own: there were only permanent redirects, or none.
+    /// Returns whether the last URL speaks for the feed's own: there were only permanent redirects, never from https to http, or none.
     pub fn is_permanent(&self) -> bool {
-        self.permanent
+        self.unbroken
     }
 
     /// Continues where a redirect points.
@@ -317,7 +317,7 @@ mod tests {
         let mut chain = Chain::new(url("https://a.example/feed"));
         follow(&mut chain, 301, "http://a.example/feed").unwrap();
         assert_eq!((chain.current().as_str(), chain.moved_to()), ("http://a.example/feed", None));
-        assert!(chain.is_permanent());
+        assert!(!chain.is_permanent(), "anyone on the way could say that the feed is gone");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) fn frame(picture: &Picture, canvas: Canvas) -> Vec<String> {
     let upper = (asking(picture, canvas.half(), upper_rows), came(picture, canvas.half()));
     lines.extend(columns(
         ("Polling now", &upper_note(picture, upper_rows / 2)),
-        ("What came", ""),
+        ("New entries", ""),
         upper,
         upper_rows,
         canvas,

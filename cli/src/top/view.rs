@@ -110,7 +110,7 @@ fn outcomes(look: &Look, canvas: Canvas) -> Line {
         let name = words::outcome(kind);
         line.put(ink, &words::count(counted.ended(kind.as_str()))).put(Ink::Dim, &format!(" {name}  "))
     });
-    line.right(Ink::Plain, &format!("  304: {share} %, {} came", words::bytes(counted.wire as f64)))
+    line.right(Ink::Plain, &format!("  304: {share} %, {} received", words::bytes(counted.wire as f64)))
 }
 
 fn due(look: &Look, canvas: Canvas) -> Line {

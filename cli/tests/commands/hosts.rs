@@ -71,7 +71,7 @@ async fn a_rule_takes_effect_in_a_running_fleet_and_is_taken_back() {
     );
     assert_eq!(rule["soft_statuses"].to_string(), "[404,410]");
     let printed = fleet.done(&["host", "unset", "127.0.0.1"]);
-    assert_eq!(printed, "took back the rule of 127.0.0.1: every 0 s\n");
+    assert_eq!(printed, "removed the rule of 127.0.0.1: every 0 s\n");
     assert_eq!(fleet.run(&["host", "unset", "127.0.0.1"]).code, Some(1));
 }
 

@@ -3,16 +3,63 @@
 //! What is removed is listed with its sources in `tracking.txt`. Nothing is fetched: an address that hides its target
 //! (a shortener's) stays. The result identifies equal pages no better than the page's own `canonical` link would.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use url::Url;
 
 const LISTED: &str = include_str!("tracking.txt");
 /// Addresses that lead to addresses that lead on.
 const MAX_STEPS: usize = 4;
+/// The most parameters of an address that is looked at. No publisher writes as many.
+const MAX_PARAMETERS: usize = 256;
+
+static LIST: LazyLock<List> = LazyLock::new(List::read);
+
+/// What `tracking.txt` lists.
+#[derive(Default)]
+struct List {
+    /// Names of parameters.
+    names: HashSet<&'static str>,
+    /// Parameters with a value.
+    pairs: HashSet<&'static str>,
+    /// Beginnings of names.
+    beginnings: Vec<&'static str>,
+    /// Hosts and paths that only redirect, and the parameter with the target.
+    redirects: Vec<[&'static str; 3]>,
+}
+
+impl List {
+    fn read() -> Self {
+        let mut list = List::default();
+        for line in LISTED.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            match line.split(' ').collect::<Vec<_>>()[..] {
+                ["redirect", host, path, parameter] => list.redirects.push([host, path, parameter]),
+                [pair] if pair.contains('=') => _ = list.pairs.insert(pair),
+                [name] => match name.strip_suffix('*') {
+                    Some(beginning) => list.beginnings.push(beginning),
+                    None => _ = list.names.insert(name),
+                },
+                _ => {}
+            }
+        }
+        list
+    }
+
+    fn has(&self, parameter: &str) -> bool {
+        let parameter = parameter.to_ascii_lowercase();
+        let name = parameter.split('=').next().unwrap_or_default();
+        self.names.contains(name)
+            || self.pairs.contains(&*parameter)
+            || self.beginnings.iter().any(|beginning| name.starts_with(beginning))
+    }
+}
 
 /// Returns the address without tracking, AMP and redirects that name their target; `None` when it is that already.
 pub fn canonical_url(address: &str) -> Option<String> {
     // most have nothing that could be removed
-    if !address.contains('?') && !address.contains("amp") {
+    let has_none = !address.contains('?') && !address.contains("amp");
+    if has_none || address.matches('&').count() >= MAX_PARAMETERS {
         return None;
     }
     let mut url = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
@@ -25,19 +72,13 @@ pub fn canonical_url(address: &str) -> Option<String> {
     changed.then(|| url.into())
 }
 
-fn lines() -> impl Iterator<Item = &'static str> {
-    LISTED.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
-}
-
 /// Returns the target of an address of a service that only redirects.
 fn target(url: &Url) -> Option<Url> {
     let host = url.host_str()?;
-    let redirects = lines().filter_map(|line| line.strip_prefix("redirect "));
-    let mut parameters = redirects.filter_map(|redirect| {
-        let mut words = redirect.split(' ');
-        let (of_host, path, parameter) = (words.next()?, words.next()?, words.next()?);
-        (of_host == host && url.path() == path).then_some(parameter)
-    });
+    let mut parameters = LIST
+        .redirects
+        .iter()
+        .filter_map(|[of_host, path, parameter]| (*of_host == host && url.path() == *path).then_some(*parameter));
     parameters.find_map(|parameter| {
         let (_, target) = url.query_pairs().find(|(name, _)| name == parameter)?;
         Url::parse(&target).ok().filter(|target| matches!(target.scheme(), "http" | "https"))
@@ -63,28 +104,13 @@ fn behind_cache(url: &Url) -> Option<Url> {
 
 fn drop_tracking(url: &mut Url) -> bool {
     let Some(query) = url.query() else { return false };
-    let kept: Vec<&str> = query.split('&').filter(|pair| !is_tracking(pair)).collect();
+    let kept: Vec<&str> = query.split('&').filter(|pair| !LIST.has(pair)).collect();
     if kept.len() == query.split('&').count() {
         return false;
     }
     let kept = kept.join("&");
     url.set_query(Some(kept.as_str()).filter(|kept| !kept.is_empty()));
     true
-}
-
-fn is_tracking(pair: &str) -> bool {
-    let pair = pair.to_ascii_lowercase();
-    let name = pair.split('=').next().unwrap_or_default();
-    lines().filter(|line| !line.contains(' ')).any(|listed| match listed.strip_suffix('*') {
-        Some(beginning) => name.starts_with(beginning),
-        None => {
-            if listed.contains('=') {
-                pair == listed
-            } else {
-                name == listed
-            }
-        }
-    })
 }
 
 /// The page of which `/amp` or `/amp/` at the end is the AMP form.
@@ -129,5 +155,16 @@ mod tests {
             assert_eq!(canonical_url(address).as_deref(), canonical, "{address}");
             assert_eq!(canonical.and_then(canonical_url), None, "{address} twice");
         }
+    }
+
+    #[test]
+    fn an_address_with_more_parameters_than_anyone_writes_is_not_searched() {
+        let with = |parameters: usize| format!("https://a.example/?utm_id=1{}", "&a=b".repeat(parameters - 1));
+        assert_eq!(canonical_url(&with(MAX_PARAMETERS)).unwrap().matches("a=b").count(), MAX_PARAMETERS - 1);
+        assert_eq!(canonical_url(&with(MAX_PARAMETERS + 1)), None);
+        assert_eq!(
+            (LIST.redirects.len(), LIST.beginnings.len()),
+            (LISTED.matches("\nredirect ").count(), LISTED.matches("*\n").count())
+        );
     }
 }

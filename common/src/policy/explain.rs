@@ -57,7 +57,7 @@ pub fn named(rule: Rule) -> &'static str {
     match rule {
         Rule::Category => "category",
         Rule::Adaptive => "posting rate",
-        Rule::Person => "a person's wish",
+        Rule::Person => "an interval that an operator set",
         Rule::NoSubscribers => "no subscribers",
         Rule::HostInterval => "its host's interval",
         Rule::MinInterval => "shortest interval",
@@ -92,7 +92,7 @@ fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later
         Rule::Category => format!("category {category}: {}", spoken(interval)),
         Rule::Adaptive => format!("category {category}, by its posting rate: {}", spoken(interval)),
         Rule::Calm => format!("once a day, before its subscribers' midnight: {}", spoken(interval)),
-        Rule::Person => format!("a person asked for {}", spoken(interval)),
+        Rule::Person => format!("an operator set its interval: {}", spoken(interval)),
         Rule::NoSubscribers => format!("nobody subscribes: {}", spoken(interval)),
         Rule::HostInterval => format!("the host's rule: {}", spoken(interval)),
         Rule::MinInterval => format!("the shortest interval allowed {to}"),

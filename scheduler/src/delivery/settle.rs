@@ -31,12 +31,16 @@ pub(super) fn settle(
         return None;
     }
     progress.failures = progress.failures.saturating_add(1);
-    let due = progress.next_try.replace(next_try(progress.failures, answer.retry_after, rand::rng().random(), now));
+    let next = next_try(progress.failures, answer.retry_after, rand::rng().random(), now);
+    let due = progress.next_try.replace(next);
+    if progress.failing_since.is_some() {
+        let late = due.map_or(Duration::ZERO, |due| at.since(due));
+        let lost = if is_ours(answer.outcome) { late + next.since(at) } else { late };
+        progress.untried = progress.untried.saturating_add(u64::try_from(lost.as_millis()).unwrap_or(u64::MAX));
+    }
     if is_ours(answer.outcome) {
         return None;
     }
-    let late = due.filter(|_| progress.failing_since.is_some()).map_or(Duration::ZERO, |due| at.since(due));
-    progress.untried = progress.untried.saturating_add(u64::try_from(late.as_millis()).unwrap_or(u64::MAX));
     let since = *progress.failing_since.get_or_insert(now);
     if answer.outcome == DeliveryOutcome::Gone {
         return Some("the target answered 410 Gone: it wants no more requests".to_owned());
@@ -97,6 +101,17 @@ mod tests {
         assert_eq!(settle(&mut progress, &answer(DeliveryOutcome::Timeout), 2, day, late), None);
         assert_eq!((progress.failures, progress.untried), (2, 89_990_000));
         assert!(settled(&mut progress, DeliveryOutcome::Timeout, at(86_400 + 89_990)).is_some());
+
+        // The target fails, then the scheduler for a month, then the target again.
+        let mut progress = Progress { pending: 9, ..Progress::default() };
+        assert_eq!(settled(&mut progress, DeliveryOutcome::Timeout, at(0)), None);
+        while progress.next_try < Some(at(30 * 86_400)) {
+            let due = progress.next_try.unwrap();
+            assert_eq!(settle(&mut progress, &answer(DeliveryOutcome::Unsigned), 2, day, (due, due)), None);
+        }
+        let due = progress.next_try.unwrap();
+        assert_eq!(settle(&mut progress, &answer(DeliveryOutcome::Timeout), 2, day, (due, due)), None);
+        assert!(settled(&mut progress, DeliveryOutcome::Timeout, due.after(day)).is_some());
 
         let mut progress = Progress { pending: 9, ..Progress::default() };
         for (outcome, seconds) in [(DeliveryOutcome::Shortage, 0), (DeliveryOutcome::Unsigned, 900_000)] {

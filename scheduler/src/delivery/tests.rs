@@ -443,3 +443,19 @@ async fn formats_without_entries_and_a_second_rotation_within_a_day_are_refused(
     let refused = ops::subscriptions::edit(&world.ops, added.id, &rotate).await;
     assert!(matches!(refused, Err(SubscriptionError::Rotating { .. })));
 }
+
+#[tokio::test]
+async fn a_secret_of_a_lost_key_neither_stops_its_successor_nor_keeps_another_from_it() {
+    let world = World::new(|_, _| DeliveryOutcome::Delivered).await;
+    let id = world.add(wish(), From::Now).await.id;
+    run_sql(&world.path, "UPDATE subscriptions SET secret = x'00112233'");
+    let rotate = EditSubscription { rotate: true, ..EditSubscription::default() };
+    for _ in 0..2 {
+        assert!(ops::subscriptions::edit(&world.ops, id, &rotate).await.unwrap().unwrap().1.is_some());
+        run_sql(&world.path, "UPDATE subscriptions SET old_secret = x'00112233'");
+    }
+    run_sql(&world.path, &events(1, "feed.gone"));
+    let ended = world.attempts().await.attempt(&world.task(id).await).await;
+    assert!(matches!(ended, Ended::Answered { .. }));
+    assert_eq!(world.sent().len(), 1, "signed with the new one alone");
+}

@@ -220,8 +220,9 @@ async fn change_of(
         check_cursor(ops, before.progress.cursor).await?;
     }
     let now = ops.clock.now();
-    if let (Some(_), Some((_, until))) = (secret, &before.old_secret)
+    if let (Some(_), Some((old, until))) = (secret, &before.old_secret)
         && *until > now
+        && ops.secrets.open_webhook(old).is_ok()
     {
         // The receiver may have either of the two: a third would lock it out.
         return Err(SubscriptionError::Rotating { until: *until });

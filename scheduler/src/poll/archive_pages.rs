@@ -51,7 +51,11 @@ pub(super) async fn settle(
             }
             Err(error) if error.refuses_data() => {
                 tracing::error!(error = &error as &dyn std::error::Error, "the store refused a page of older entries");
-                pending.push(batch.into_iter().filter_map(without_page).collect());
+                let refused = batch.into_iter().filter_map(|verdict| {
+                    let feed = feeds.get(&verdict.report.feed)?;
+                    without_content(verdict.report).map(|report| judge_page(settling, feed, report, now))
+                });
+                pending.push(refused.collect());
             }
             Err(error) => return Err(error.into()),
         }
@@ -72,7 +76,7 @@ async fn pages_applied(
         // Of those that a person changed meanwhile the page is read again when its lease has ended.
         let Applied::Stored { due, wake, new_entries, over_quota, .. } = applied else { continue };
         settling.condition.watchdog.progressed();
-        let is_read = matches!(verdict.report.outcome, Outcome::Modified(_) | Outcome::NotModified { .. });
+        let is_read = matches!(verdict.report.outcome, Outcome::Modified(_));
         settling.metrics.archive_pages.with_label_values(&[if is_read { "read" } else { "failed" }]).inc();
         settling.metrics.entries.inc_by(u64::from(*new_entries));
         settling.metrics.record_over_quota(over_quota);
@@ -106,19 +110,17 @@ fn judge_page(settling: &Settling<'_>, feed: &Feed, mut report: FetchReport, now
     if let Some(wait) = wait {
         wait.apply(&mut decision);
     }
+    let limits =
+        ArchiveLimits { pages: config.archive_pages, bytes: config.archive_bytes, entries: config.archive_entries };
     let archive = feed.archive.clone().zip(decision.next_due).and_then(|(mut archive, poll_due)| {
         archive.poll_due = poll_due;
-        let since = archive.since;
-        let failed = !matches!(report.outcome, Outcome::Modified(_));
+        let (since, page) = (archive.since, archive.next.clone());
         let step = match &mut report.outcome {
-            Outcome::Modified(document) => {
-                let limits = ArchiveLimits {
-                    pages: config.archive_pages,
-                    bytes: config.archive_bytes,
-                    entries: config.archive_entries,
-                };
-                archive.after(document, report.wire_bytes, limits)
+            // A page is requested without a hash: one without any ended too early, or did not fit into its report.
+            Outcome::Modified(document) if document.content_hash.is_none() => {
+                archive.after_part(document, report.wire_bytes, limits)
             }
+            Outcome::Modified(document) => archive.after(document, report.wire_bytes, limits),
             // Without a time it counts as a failure: otherwise nothing would end the requests to a server that throttles them all.
             Outcome::Throttled { .. } if wait.is_some() => archive.after_throttle(now),
             _ => archive.after_failure(),
@@ -129,7 +131,7 @@ fn judge_page(settling: &Settling<'_>, feed: &Feed, mut report: FetchReport, now
         decision.state.gap_since = decision.state.gap_since.filter(|gap| !closes(gap));
         let archive = step.next?;
         let next = page_due(decision.state.hold_until, poll_due, config, now);
-        if next < poll_due && !failed {
+        if next < poll_due && archive.next != page {
             decision.next_due = Some(next);
             decision.terms.push(Rule::Archive, next);
         }
@@ -172,9 +174,9 @@ impl Wait {
     }
 }
 
-/// The same verdict on a page that cannot be stored: nothing follows from it, and its archive is read no further.
-fn without_page(verdict: Verdict) -> Option<Verdict> {
-    let Outcome::Modified(document) = &verdict.report.outcome else { return None };
+/// Returns the report of a page that cannot be stored, as of one that could not be read. `None` if it has no content that could be refused.
+fn without_content(report: FetchReport) -> Option<FetchReport> {
+    let Outcome::Modified(document) = &report.outcome else { return None };
     let outcome = Outcome::NotModified { validators: document.validators.clone() };
-    Some(Verdict { report: FetchReport { outcome, ..verdict.report }, archive: None, ..verdict })
+    Some(FetchReport { outcome, ..report })
 }

@@ -6,6 +6,7 @@
 //! short one until a job is in the queue, and only then one for the job and its fetch.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -154,9 +155,14 @@ impl Dispatcher {
         Ok(self.reports.depth().await?.consumers.unwrap_or(1))
     }
 
-    async fn round_on_time(&self, clock: &dyn Clock, room: usize) -> Result<Round, BackendError> {
+    pub(super) async fn round_on_time(&self, clock: &dyn Clock, room: usize) -> Result<Round, BackendError> {
+        let places = match self.prepared(clock.now(), room).await? {
+            ControlFlow::Continue(places) => places,
+            ControlFlow::Break(round) => return Ok(round),
+        };
+        // After what may take seconds: a claim that arrives late is not made.
         let now = self.watch.agree(clock, || self.schedule.check(clock)).await?;
-        self.round(now, room).await
+        self.claimed_round(now, places).await
     }
 
     /// Claims feeds. While all polling is paused those that were woken, if the operator wants them served, or none. The pause
@@ -211,17 +217,33 @@ impl Dispatcher {
 
     /// Runs one round over at most `room` feeds; returns what was done: nothing while reports cannot be stored.
     pub async fn round(&self, now: Timestamp, room: usize) -> Result<Round, BackendError> {
+        match self.prepared(now, room).await? {
+            ControlFlow::Continue(places) => self.claimed_round(now, places).await,
+            ControlFlow::Break(round) => Ok(round),
+        }
+    }
+
+    /// Returns how many feeds a round may claim, and the room in the queue for their jobs; or the round, if it is over.
+    async fn prepared(&self, now: Timestamp, room: usize) -> Result<ControlFlow<Round, (usize, Room)>, BackendError> {
         if room == 0 || !self.condition.storing.works() {
-            return Ok(Round::default());
+            return Ok(ControlFlow::Break(Round::default()));
         }
         let scheduler = &self.config.scheduler;
         let room_in_queue = self.room_in_queue(self.jobs.depth().await?);
         if room_in_queue.jobs == 0 {
-            return Ok(Round { queue_full: true, ..Round::default() });
+            return Ok(ControlFlow::Break(Round { queue_full: true, ..Round::default() }));
         }
         let limit = room.min(scheduler.claim_batch).min(room_in_queue.jobs);
         // Before anything is claimed: a job without a signature is work whose report is not accepted.
         self.condition.proofs.ready(&*self.store, now).await?;
+        Ok(ControlFlow::Continue((limit, room_in_queue)))
+    }
+
+    async fn claimed_round(
+        &self,
+        now: Timestamp,
+        (limit, room_in_queue): (usize, Room),
+    ) -> Result<Round, BackendError> {
         let claims = self.claim(now, limit).await?;
         if claims.is_empty() {
             return Ok(Round::default());

@@ -30,7 +30,7 @@ use crate::error::BackendError;
 use crate::poll::archive::{self, is_page_that_ended};
 use crate::poll::batch::{hosts_asked, is_document, tell_of_a_new_feed_that_fails, waiting_until};
 use crate::poll::moves::{Moves, announced_instead, may_move};
-use crate::poll::retire::retire;
+use crate::poll::retire::{lower_to_wanted, retire};
 use crate::poll::settling::Settling;
 use crate::poll::subject::{planned_subject, ranked, subject};
 use crate::poll::{archive_pages, late, log, pushed, refusals};
@@ -206,9 +206,7 @@ impl Results {
         // Before its lease ends in the schedule: it may be due at once there.
         let proven = late::store_proven(&*self.store, &proven, now).await?;
         self.put(&slots, now).await?;
-        let put_off =
-            proven.iter().filter_map(|feed| Some(Slot { feed: feed.id, due_at: feed.due()?, band: self.band(feed) }));
-        self.schedule.put_off(&put_off.collect::<Vec<_>>(), now).await.or_else(ScheduleError::unless_part_away)?;
+        self.put_off(&proven, now).await?;
         self.park_on_the_way(interrupted).await?;
         self.store_verdicts(verdicts, &feeds, now).await?;
         // Whatever the outcome of a report, its hosts are free again, a gap after the request's start.
@@ -219,6 +217,18 @@ impl Results {
         });
         self.schedule.unpark(&free.collect::<Vec<_>>()).await.or_else(ScheduleError::unless_part_away)?;
         Ok(waiting)
+    }
+
+    /// Has feeds wait longer that a late report proved to have been requested already.
+    pub(super) async fn put_off(&self, proven: &[Feed], now: Timestamp) -> Result<(), BackendError> {
+        if proven.is_empty() {
+            return Ok(());
+        }
+        let slots =
+            proven.iter().filter_map(|feed| Some(Slot { feed: feed.id, due_at: feed.due()?, band: self.band(feed) }));
+        self.schedule.put_off(&slots.collect::<Vec<_>>(), now).await.or_else(ScheduleError::unless_part_away)?;
+        let ids: Vec<FeedId> = proven.iter().map(|feed| feed.id).collect();
+        lower_to_wanted(&*self.store, &*self.schedule, &self.rules.get(), &ids, now).await
     }
 
     /// Lets feeds whose redirects led to a busy host wait there, like that host's own feeds: in its set, by their rank,

@@ -477,6 +477,27 @@ async fn a_hub_over_http_gets_no_secret_and_its_deliveries_are_not_stored() {
 }
 
 #[tokio::test]
+async fn a_hub_over_http_that_may_have_no_secret_any_more_is_asked_without_one() {
+    let mut over_http = config();
+    over_http.push.secret_over_http = true;
+    let world = World::with(over_http, |_| (202, None)).await;
+    let id = world.add(FEED).await;
+    world.polled(id, announcing("http://hub.example/"), &[1]).await;
+    world.act().await;
+    let of = world.push(id).await;
+    world.verify(&of.id, "subscribe", FEED, 60).await;
+    assert!(world.sent()[0].1.contains_key("hub.secret") && world.push(id).await.secret.is_some());
+    let next = world.restarted(config()).await;
+    next.clock.advance(Duration::from_secs(61));
+    next.act().await;
+    let form = &next.sent()[0].1;
+    assert_eq!((&*form["hub.mode"], form.get("hub.secret")), ("subscribe", None));
+    next.verify(&of.id, "subscribe", FEED, 60).await;
+    let of = next.push(id).await;
+    assert_eq!((of.state, of.secret), (PushState::Verified, None));
+}
+
+#[tokio::test]
 async fn what_a_delivery_brings_is_stored_once_and_changes_no_due_time() {
     let world = World::new().await;
     let (id, _) = world.subscribed().await;

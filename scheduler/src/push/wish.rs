@@ -51,6 +51,8 @@ const YOUTUBE_TOPIC: &str = "https://www.youtube.com/xml/feeds/videos.xml";
 const ALSO_HTTPS: [&str; 3] = ["pubsubhubbub.appspot.com", "pubsubhubbub.superfeedr.com", "push.superfeedr.com"];
 /// The longest cloud that is registered with, in bytes.
 const LONGEST_CLOUD: usize = 512;
+/// The longest host of a hub that is subscribed at, in bytes, with port and login: the store finds what is due by hosts.
+const LONGEST_HUB_HOST: usize = FeedUrl::MAX_HOST + ":65535".len();
 
 impl Wishes {
     /// By the configuration at the start.
@@ -132,10 +134,14 @@ impl Wishes {
         NewPush { id: format!("{:032x}", rand::rng().random::<u128>()), kind, hub, topic, secret }
     }
 
+    /// Returns whether a hub gets a secret: deliveries of one without any only cause polls.
+    pub(super) fn may_have_secret(&self, kind: PushKind, hub: &str) -> bool {
+        kind == PushKind::WebSub && (hub.starts_with("https:") || self.config.push.secret_over_http)
+    }
+
     /// Returns a new secret for a hub, if it gets one.
     pub(super) fn new_secret(&self, kind: PushKind, hub: &str) -> Option<Sealed> {
-        let may_have_secret = hub.starts_with("https:") || self.config.push.secret_over_http;
-        if kind != PushKind::WebSub || !may_have_secret {
+        if !self.may_have_secret(kind, hub) {
             return None;
         }
         let secret = format!("{:032x}", rand::rng().random::<u128>());
@@ -196,7 +202,8 @@ fn wanted(of: Announced<'_>, config: &Config, rules: &HostRules) -> Option<Wante
 
 fn announced_hub(of: Announced<'_>) -> Option<(Url, String)> {
     let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.as_str().len() <= FeedUrl::MAX_LENGTH;
-    let mut hub = Url::parse(of.hub?).ok().filter(is_web)?;
+    let is_short = |url: &Url| url.authority().len() <= LONGEST_HUB_HOST;
+    let mut hub = Url::parse(of.hub?).ok().filter(is_web).filter(is_short)?;
     hub.set_fragment(None);
     if hub.scheme() == "http" && hub.port().is_none() && hub.host_str().is_some_and(|host| ALSO_HTTPS.contains(&host)) {
         // Cannot fail: both schemes are special.
@@ -265,6 +272,10 @@ mod tests {
         assert_eq!(found(FEED, [Some("ftp://hub.example/"), own, None]), None);
         assert_eq!(found(FEED, [hub, Some("mailto:a@a.example"), None]), websub("https://hub.example/", FEED));
         assert_eq!(found(FEED, [None, own, Some("c.example")]), None);
+        let long = |name: usize| format!("https://{}.example/", "a".repeat(name));
+        assert!(found(FEED, [Some(&long(240)), own, None]).is_some());
+        assert_eq!(found(FEED, [Some(&long(3_000)), own, None]), None, "no index has room for it");
+        assert_eq!(found(FEED, [Some(&format!("https://{}@hub.example/", "a".repeat(3_000))), own, None]), None);
     }
 
     #[test]

@@ -72,6 +72,9 @@ pub struct StatsView {
     /// absent while it accepts them. No job is sent meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_blocked: Option<String>,
+    /// Why this scheduler dispatches no feeds, such as a database that stores no reports; absent while it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatch_stopped: Option<String>,
     /// Why the schedule cannot be read, such as an unreachable Redis; absent otherwise. `scheduled`, `due`, `parked`
     /// and `oldest_due` are 0 then.
     #[serde(default, skip_serializing_if = "Option::is_none")]

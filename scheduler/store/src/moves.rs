@@ -88,9 +88,8 @@ pub(crate) const REMOVE_MERGED: &str = "WITH RECURSIVE merged (id) AS ( \
      UNION SELECT feeds.id FROM feeds JOIN merged ON feeds.merged_into = merged.id WHERE feeds.status = 'merged') \
      UPDATE feeds SET status = 'removed', version = version + 1, merged_into = NULL WHERE id IN (SELECT id FROM merged)";
 
-/// Feed $1 is a page that announces a feed of others: its readers are not added there, and not taken out when it leaves.
-pub(crate) const NO_READERS: &str = "UPDATE feeds \
-     SET subscribers = 0, active_subscribers = 0, sla = false, important = false, calm = NULL WHERE id = $1";
+/// The readers of feed $1, which is merged, are not added to those of the other feed ($2), and not taken out when it leaves.
+pub(crate) const UNCOUNTED: &str = "UPDATE feeds SET uncounted = $2 WHERE id = $1";
 
 /// Defines what carries a move out, over a connection of either database; the statements and the news are those beside the caller.
 macro_rules! carry_out {
@@ -115,9 +114,8 @@ macro_rules! carry_out {
                         let add =
                             sqlx::query(include_str!("move_into.sql")).bind(id.0).bind(survivor).bind(now.millis());
                         add.execute(&mut *on).await?;
-                    } else {
-                        sqlx::query(NO_READERS).bind(id.0).execute(&mut *on).await?;
                     }
+                    sqlx::query(UNCOUNTED).bind(id.0).bind(!joins).execute(&mut *on).await?;
                     sqlx::query(merge).bind(id.0).bind(survivor).execute(&mut *on).await?;
                     if !to.same {
                         let sql = "INSERT INTO known_pages (feed_id, at) VALUES ($1, $2) \

@@ -10,6 +10,7 @@ use common::time::Timestamp;
 use common::words::{full, status as words_of};
 
 use crate::error::ApiError;
+use crate::readiness::dispatch_stopped;
 use crate::state::Api;
 use scheduler::poll::subject::subject;
 use scheduler::wire::ExplainView;
@@ -28,6 +29,7 @@ pub(crate) async fn of(api: &Api, feed: &Feed) -> Result<ExplainView, ApiError> 
     let unreadable = sealed.flatten();
     let gate_closed = api.ops.condition.gate.closed().map(|closed| closed.to_string());
     let queue_blocked = api.ops.jobs.blocked();
+    let dispatch_stopped = dispatch_stopped(&api.ops);
     let config = api.ops.condition.config.get();
     let refresh_while_paused = config.scheduler.refresh_while_paused;
     let refusal = api.ops.condition.refusals.of(&feed.host);
@@ -38,6 +40,7 @@ pub(crate) async fn of(api: &Api, feed: &Feed) -> Result<ExplainView, ApiError> 
         refresh_while_paused,
         gate_closed,
         queue_blocked,
+        dispatch_stopped,
         host_hold,
         refusal,
         block,
@@ -57,6 +60,8 @@ struct Waits<'a> {
     gate_closed: Option<String>,
     /// Why no job is sent.
     queue_blocked: Option<String>,
+    /// Why no feed is dispatched.
+    dispatch_stopped: Option<String>,
     host_hold: Option<Timestamp>,
     /// Its host refuses us.
     refusal: Option<HostRefusal>,
@@ -194,7 +199,7 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
     let was_polled = feed.state.last_polled.is_some();
     let is_overdue = was_polled && feed.wake_at.is_none() && feed.next_due.is_some_and(|due| due <= waits.now);
     if waits.policy.hot_minutes && is_overdue && category != Category::A && next_open(waits.now, 0.0).is_some() {
-        notes.push("it is due in a hot minute: it waits for the next open ones".to_owned());
+        notes.push("it is due in a hot minute, and is polled in the next minutes that are not hot".to_owned());
     }
     if let Some(error) = &waits.unreadable {
         notes.push(format!("{error}; it waits for a worker that can open them"));
@@ -211,6 +216,7 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
     if let Some(blocked) = &waits.queue_blocked {
         notes.push(format!("no job is sent: {blocked}"));
     }
+    notes.extend(waits.dispatch_stopped.clone());
     notes
 }
 
@@ -233,6 +239,7 @@ mod tests {
             refresh_while_paused: false,
             gate_closed: None,
             queue_blocked: None,
+            dispatch_stopped: None,
             host_hold: None,
             refusal: None,
             block: None,

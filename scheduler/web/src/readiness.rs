@@ -29,6 +29,13 @@ pub(crate) struct Readiness {
     has_been: AtomicBool,
 }
 
+/// Returns why this scheduler dispatches no feeds although its servers answer.
+pub(crate) fn dispatch_stopped(ops: &Ops) -> Option<String> {
+    let storing = ops.condition.storing.trouble();
+    let storing = storing.map(|why| format!("reports cannot be stored, and nothing more is fetched meanwhile: {why}"));
+    storing.or_else(|| ops.condition.dispatching.trouble().map(|why| format!("due feeds cannot be dispatched: {why}")))
+}
+
 impl Readiness {
     /// Returns why the scheduler cannot poll now, if it cannot. While some parts of the host gate are closed, the others work.
     pub(crate) async fn to_poll(&self, ops: &Ops) -> Result<(), String> {
@@ -43,11 +50,8 @@ impl Readiness {
     async fn to_work(&self, ops: &Ops) -> Result<(), String> {
         stays(ops)?;
         self.servers.get(|| servers(ops)).await?;
-        if let Some(why) = ops.condition.storing.trouble() {
-            return Err(format!("reports cannot be stored, and nothing more is fetched meanwhile: {why}"));
-        }
-        if let Some(why) = ops.condition.dispatching.trouble() {
-            return Err(format!("due feeds cannot be dispatched: {why}"));
+        if let Some(why) = dispatch_stopped(ops) {
+            return Err(why);
         }
         self.has_been.store(true, Ordering::Relaxed);
         Ok(())

@@ -151,8 +151,12 @@ pub(crate) fn time(text: &str) -> Result<Timestamp, ApiError> {
 
 /// Reads a cursor; without one the list is read from the beginning of its order.
 pub(crate) fn cursor(after: Option<&str>) -> Result<i64, ApiError> {
-    let accepted = "a seq: a whole number, 0 for the beginning";
-    Ok(parsed("after", after, accepted)?.unwrap_or(0))
+    Ok(seq("after", after)?.unwrap_or(0))
+}
+
+/// Reads the number of an event.
+pub(crate) fn seq(name: &str, written: Option<&str>) -> Result<Option<i64>, ApiError> {
+    parsed(name, written, "a seq: a whole number, 0 for the beginning")
 }
 
 /// 410 for a cursor whose next items are unknown: it is from another epoch, older than what is kept, or newer than everything.

@@ -177,7 +177,7 @@ impl Found {
             word.trim_end_matches(['.', 'º', 'ª', '日']).parse::<u32>().or_else(|_| ordinal(word))
         {
             if !word.starts_with('+') || self.time.is_none() {
-                self.take_number(number, word.len());
+                self.take_number(number, word.bytes().filter(u8::is_ascii_digit).count());
             } else {
                 self.offset = zone_seconds(word);
             }
@@ -446,6 +446,10 @@ mod tests {
             ("ma, 06 marraskuu 2023", "2023-11-06"),
             ("mar, 06 mars 2024", "2024-03-06"),
             ("06/09/2021 12:00:00 a.\u{a0}m.", "2021-06-09"),
+            ("July 28th, 2023", "2023-07-28"),
+            ("28th July 2023", "2023-07-28"),
+            ("September 3rd, 2021", "2021-09-03"),
+            ("15º de setembro de 2021", "2021-09-15"),
         ] {
             assert_eq!(read(form).as_deref(), Some(&*format!("{day}T00:00:00.000Z")), "{form}");
         }

@@ -45,6 +45,8 @@ pub(super) struct DraftEntry<'a> {
     pub(super) id: Best<Cow<'a, str>>,
     /// The publisher's word on whether the id is the entry's address.
     pub(super) id_is_link: Option<bool>,
+    /// The base in force where the id is.
+    pub(super) id_base: Option<Rc<Url>>,
     pub(super) link: Best<Link<'a>>,
     pub(super) title: Best<Text<'a>>,
     pub(super) published: Best<Timestamp>,

@@ -1,4 +1,8 @@
-//! Ids that stay what they are: of entries that share one with others, and of those that no longer do.
+//! Ids that stay what they are: of entries without any, of those that share one with others, and of those that no longer do.
+//!
+//! **Entries without an id.** Their link is their id; without that a hash of title and date; without those a hash of the content. An id
+//! that is too long is replaced by its hash. Nothing random, nothing positional: the same entry has the same id at every poll, wherever it
+//! is in the document.
 //!
 //! **Equal ids inside one document.** Some feeds give every item the same guid, others list an entry twice. Among the
 //! entries of one id the first of link, title, date and content that is not the same for all of them shows which are
@@ -15,8 +19,12 @@ use chrono::Datelike;
 use common::entry::{Entry, Fingerprint};
 use common::known::KnownEntries;
 use common::time::Timestamp;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+/// Longest id that is kept as it is, in bytes.
+const MAX_ID_BYTES: usize = 1024;
+/// The beginning of ids that are hashes.
+const MADE_UP: &str = "xxh3:";
 /// The fields that distinguish two entries of one id, in the order of trust.
 const DISTINCTIONS: [fn(&Entry) -> String; 4] = [
     |entry| entry.url.clone().unwrap_or_default(),
@@ -94,6 +102,13 @@ pub(crate) fn steady(entries: &mut [Entry], known: &KnownEntries) {
             *entry = swapped;
             continue;
         }
+        if let Some(swapped) =
+            dated_otherwise(entry).filter(|swapped| is_known(&swapped.id) && !taken.contains(&swapped.id))
+        {
+            taken.insert(swapped.id.clone());
+            *entry = swapped;
+            continue;
+        }
         let (common, is_shared) = common_id(entry);
         if is_shared && is_known(&entry.id) {
             continue;
@@ -139,6 +154,15 @@ fn with_swapped_dates(entry: &Entry) -> Option<Entry> {
     Some(Entry { published: published.or(entry.published), updated: updated.or(entry.updated), ..entry.clone() })
 }
 
+/// Returns an entry whose id was made from its date, with days for months and months for days in both.
+fn dated_otherwise(entry: &Entry) -> Option<Entry> {
+    if entry.url.is_some() || !entry.id.starts_with(MADE_UP) {
+        return None;
+    }
+    let swapped = with_swapped_dates(entry).filter(|_| made_up_id(entry) == entry.id)?;
+    Some(Entry { id: made_up_id(&swapped), ..swapped })
+}
+
 /// Returns the other ids that an entry may be known by whose id is its address: that of its site before it began to use TLS, or to be
 /// called `www`, or the reverse of both.
 fn addresses_before(entry: &Entry) -> Vec<String> {
@@ -165,6 +189,34 @@ fn common_id(entry: &Entry) -> (&str, bool) {
         Some((common, suffix)) if is_ours(suffix) => (common, true),
         _ => (&entry.id, false),
     }
+}
+
+/// Returns an id, or its hash if it is too long.
+pub(super) fn bounded_id(id: String) -> String {
+    if id.len() > MAX_ID_BYTES { hashed_id(&[Some(id.as_str())]) } else { id }
+}
+
+/// Returns an id for an entry without one.
+pub(super) fn made_up_id(entry: &Entry) -> String {
+    if let Some(url) = &entry.url {
+        return bounded_id(url.clone());
+    }
+    let published = entry.published.map(|at| at.to_string());
+    if entry.title.is_some() || published.is_some() {
+        return hashed_id(&[entry.title.as_deref(), published.as_deref()]);
+    }
+    let enclosure = entry.enclosures.first().map(|enclosure| enclosure.url.as_str());
+    hashed_id(&[entry.content.as_deref(), entry.summary.as_deref(), enclosure])
+}
+
+fn hashed_id(parts: &[Option<&str>]) -> String {
+    let mut bytes = Vec::new();
+    for part in parts {
+        let part = part.unwrap_or("");
+        bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(part.as_bytes());
+    }
+    format!("{MADE_UP}{:032x}", xxh3_128(&bytes))
 }
 
 #[cfg(test)]
@@ -222,6 +274,21 @@ mod tests {
         for (title, id) in &all[1] {
             assert!(before.get(title).is_none_or(|known| known == id), "{all:?}");
         }
+    }
+
+    #[test]
+    fn an_entry_whose_id_is_made_of_its_date_keeps_it_when_the_date_is_read_otherwise() {
+        let dated = |day: &str, title: &str| {
+            let at = format!("{day}T00:00:00Z").parse().unwrap();
+            let mut entry =
+                Entry { title: Some(title.into()), published: Some(Timestamp::from_chrono(at)), ..Entry::default() };
+            entry.id = made_up_id(&entry);
+            entry
+        };
+        let (before, after) = (dated("2021-05-06", "a"), dated("2021-06-05", "a"));
+        let all = ids(&[&[before.clone()], &[dated("2021-06-13", "b"), after]]);
+        assert_eq!(all[1][1].1, before.id);
+        assert_ne!(all[1][0].1, before.id);
     }
 
     #[test]

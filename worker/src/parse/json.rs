@@ -98,6 +98,7 @@ fn draft_entry(item: JsonItem) -> DraftEntry<'static> {
     let mut draft = DraftEntry {
         id: Best::of(item.id.0.map(Cow::from)),
         id_is_link: None,
+        id_base: None,
         link: Best::of(item.url.0.or(item.external_url.0).map(link)),
         title: Best::of(item.title.0.map(|raw| Text { raw: raw.into(), markup: None })),
         published: time(item.date_published),

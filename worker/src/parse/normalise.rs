@@ -1,29 +1,26 @@
 //! From what an engine read to what may be reported: within limits, with absolute links and stable identities.
 //!
-//! **Identity.** An entry's id is its guid or id; without one its link; without that a hash of title and date; without
-//! those a hash of its content. Ids beyond [`MAX_ID_BYTES`] are replaced by their hash. Nothing random, nothing
-//! positional: the same entry has the same id at every poll, wherever it is in the document.
+//! An entry's id is its guid or id; without one `identity` makes one up.
 
 mod bounds;
 mod details;
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use common::document::Onward;
 use common::entry::{Author, Entry, EntryDetails};
 use url::Url;
-use xxhash_rust::xxh3::xxh3_128;
 
 use super::draft::{Draft, DraftEntry};
+use super::identity::{self, bounded_id, made_up_id};
 use super::link::Link;
 use super::links::{self, Links};
 use super::one_line::{MAX_NAME_BYTES, name, title};
+use super::text;
 use super::{ParseError, ParseLimits, ParsedFeed};
-use super::{identity, text};
 use bounds::Budget;
 
-/// Longest id that is kept as it is, in bytes.
-pub(super) const MAX_ID_BYTES: usize = 1024;
 /// Longest name of a language (RFC 5646, section 4.4.1), in bytes.
 const MAX_LANGUAGE_BYTES: usize = 35;
 
@@ -82,7 +79,7 @@ fn finish_entry(draft: DraftEntry<'_>, common: &Common<'_>, links: &mut Links<'_
     let mut more = draft.details;
     let original = more.as_mut().and_then(|more| links.absolute(&more.original_link.take()?));
     let link = original.or_else(|| links.absolute(&draft.link.into_option()?));
-    let url = link.or_else(|| permalink(id.as_deref()?, draft.id_is_link, links));
+    let url = link.or_else(|| permalink(id.as_deref()?, draft.id_is_link, draft.id_base, links));
     let names = names(draft.authors.into_option());
     let persons = match &more {
         _ if names.is_empty() => common.persons.clone(),
@@ -134,10 +131,10 @@ fn finish_entry(draft: DraftEntry<'_>, common: &Common<'_>, links: &mut Links<'_
 
 /// RSS' guid is a link unless it says otherwise, and many publishers write anything without saying so: then only a web
 /// address counts.
-fn permalink(id: &str, said: Option<bool>, links: &mut Links<'_>) -> Option<String> {
+fn permalink(id: &str, said: Option<bool>, base: Option<Rc<Url>>, links: &mut Links<'_>) -> Option<String> {
     let is_web = id.starts_with("http://") || id.starts_with("https://");
     let is_link = said.unwrap_or(is_web);
-    is_link.then(|| links.absolute(&Link { href: id.into(), base: None }))?
+    is_link.then(|| links.absolute(&Link { href: id.into(), base }))?
 }
 
 /// Names as they are shown.
@@ -158,31 +155,4 @@ fn long_text(text: Option<Cow<'_, str>>, max: usize, cut: &mut bool) -> Option<S
     let mut text = text?;
     *cut |= text::cut(&mut text, max);
     text::cleaned(text)
-}
-
-fn bounded_id(id: String) -> String {
-    if id.len() > MAX_ID_BYTES { hashed_id(&[Some(id.as_str())]) } else { id }
-}
-
-/// Returns an id for an entry without one.
-fn made_up_id(entry: &Entry) -> String {
-    if let Some(url) = &entry.url {
-        return bounded_id(url.clone());
-    }
-    let published = entry.published.map(|at| at.to_string());
-    if entry.title.is_some() || published.is_some() {
-        return hashed_id(&[entry.title.as_deref(), published.as_deref()]);
-    }
-    let enclosure = entry.enclosures.first().map(|enclosure| enclosure.url.as_str());
-    hashed_id(&[entry.content.as_deref(), entry.summary.as_deref(), enclosure])
-}
-
-fn hashed_id(parts: &[Option<&str>]) -> String {
-    let mut bytes = Vec::new();
-    for part in parts {
-        let part = part.unwrap_or("");
-        bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(part.as_bytes());
-    }
-    format!("xxh3:{:032x}", xxh3_128(&bytes))
 }

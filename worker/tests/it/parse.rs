@@ -471,3 +471,19 @@ fn the_json_form_is_the_one_that_the_contract_shows() {
     assert_eq!(found, expected);
     assert_eq!(announced, ["cloud", "hints", "hub", "language", "onward", "repaired", "self_link", "truncated"]);
 }
+
+#[test]
+fn a_namespace_that_nobody_else_has_and_a_base_for_guids_lose_nothing() {
+    let item = "<item><title>a</title><guid isPermaLink='true'>post/1</guid></item>";
+    for (rss, channel) in [
+        ("xml:base='http://b.example/dir/'", ""),
+        ("", "xmlns='http://own.example/x' xml:base='http://b.example/dir/'"),
+    ] {
+        let feed = try_read(format!("<rss {rss}><channel {channel}><title>t</title>{item}</channel></rss>").as_bytes());
+        let feed = feed.unwrap();
+        assert_eq!((feed.title.as_deref(), feed.entries.len()), (Some("t"), 1));
+        assert_eq!(feed.entries[0].url.as_deref(), Some("http://b.example/dir/post/1"));
+    }
+    let other = "<rss><channel><title>t</title><x xmlns='http://own.example/x'><title>u</title></x></channel></rss>";
+    assert_eq!(try_read(other.as_bytes()).unwrap().title.as_deref(), Some("t"));
+}

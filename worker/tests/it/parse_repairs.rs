@@ -245,6 +245,48 @@ fn what_is_broken_is_mended_and_says_so() {
 }
 
 #[test]
+fn a_document_whose_root_alone_is_not_closed_is_whole() {
+    let item = "<item><title>a</title></item>";
+    for (document, is_cut) in [
+        (format!("<rss><channel><title>t</title>{item}</channel>\n"), false),
+        (format!("<rss><channel><title>t</title>{item}"), true),
+        (format!("<rss><channel><title>t</title></channel>{item}<item><title>b"), true),
+        (format!("<rdf:RDF><channel><title>t</title></channel>{item}"), true),
+    ] {
+        assert_eq!(read("no </rss>", document.as_bytes(), None).truncated, is_cut, "{document}");
+    }
+}
+
+#[test]
+fn attributes_without_quotes_are_read() {
+    let item = "<item><title>a</title><guid isPermaLink=false>http://e.example/g</guid>\
+                <enclosure url=http://e.example/b.mp3 length=12 type=audio/mpeg></enclosure></item>";
+    let feed = read("quotes", format!("<rss><channel><title>t</title>{item}</channel></rss>").as_bytes(), None);
+    let entry = &feed.entries[0];
+    assert_eq!((entry.id.as_str(), &entry.url), ("http://e.example/g", &None));
+    let file = &entry.enclosures[0];
+    assert_eq!((file.url.as_str(), file.media_type.as_deref()), ("http://e.example/b.mp3", Some("audio/mpeg")));
+    let atom = "<feed xmlns='http://www.w3.org/2005/Atom'><title>t</title>\
+                <entry><id>1</id><link rel=alternate href=http://e.example/1 /></entry></feed>";
+    assert_eq!(read("quotes", atom.as_bytes(), None).entries[0].url.as_deref(), Some("http://e.example/1"));
+}
+
+#[test]
+fn an_empty_element_that_is_not_closed_takes_nothing_from_its_entry() {
+    for empty in [
+        "<enclosure url='http://e.example/b.mp3' length='12' type='audio/mpeg'>",
+        "<media:thumbnail url='http://e.example/b.png'>",
+        "<itunes:image href='http://e.example/b.png'>",
+        "<atom:link rel='self' href='http://e.example/'>",
+    ] {
+        let item = format!("<item><title>a</title>{empty}<link>http://e.example/1</link><guid>g1</guid></item>");
+        let feed = read(empty, format!("<rss><channel><title>t</title>{item}</channel></rss>").as_bytes(), None);
+        let entry = &feed.entries[0];
+        assert_eq!((entry.id.as_str(), entry.url.as_deref()), ("g1", Some("http://e.example/1")), "{empty}");
+    }
+}
+
+#[test]
 fn an_element_that_is_not_closed_ends_where_its_neighbour_begins() {
     let item = "<title>a</title><link>https://e.example/1</link><guid>g</guid><pubDate>Mon, 02 Nov 2026 08:30:00 GMT</pubDate>\
                 <description>d &lt;b></description><category>c</category>";

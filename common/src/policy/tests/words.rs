@@ -95,7 +95,7 @@ fn a_time_is_rounded_to_the_smaller_of_its_two_units() {
         (90_500, "1 min 31 s"),
         (3_599_900, "1 h"),
     ] {
-        assert_eq!(said(millis), format!("a person asked for {expected}"), "{millis} ms");
+        assert_eq!(said(millis), format!("an operator set its interval: {expected}"), "{millis} ms");
     }
 }
 

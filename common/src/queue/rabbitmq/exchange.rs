@@ -17,11 +17,13 @@ pub struct Exchange {
     link: Arc<Link>,
     name: ShortString,
     channel: Option<Channel>,
+    /// A queue refused the last message that was sent: the next one goes alone, so that those behind it do not overtake it again.
+    refused: bool,
 }
 
 impl Exchange {
     pub(super) fn new(link: Arc<Link>, name: &str) -> Self {
-        Exchange { link, name: name.into(), channel: None }
+        Exchange { link, name: name.into(), channel: None, refused: false }
     }
 
     async fn send(&mut self, messages: &[Announcement], confirmed: &mut usize) -> Result<(), BrokerError> {
@@ -30,17 +32,23 @@ impl Exchange {
             Some(channel) => channel,
             None => self.open().await?,
         };
-        let mut confirmations = Vec::with_capacity(messages.len());
-        for message in messages {
-            confirmations.push(self.send_one(&channel, message).await?);
-        }
-        for confirmation in confirmations {
-            match confirmation.await? {
-                Confirmation::Ack(_) => *confirmed += 1,
-                Confirmation::Nack(_) | Confirmation::NotRequested => return Err(BrokerError::Refused),
+        let (alone, others) = messages.split_at(usize::from(self.refused).min(messages.len()));
+        for messages in [alone, others] {
+            let mut confirmations = Vec::with_capacity(messages.len());
+            for message in messages {
+                confirmations.push(self.send_one(&channel, message).await?);
+            }
+            for confirmation in confirmations {
+                match confirmation.await? {
+                    Confirmation::Ack(_) => *confirmed += 1,
+                    Confirmation::Nack(_) | Confirmation::NotRequested => {
+                        self.refused = true;
+                        return Err(BrokerError::Refused);
+                    }
+                }
             }
         }
-        self.channel = Some(channel);
+        (self.channel, self.refused) = (Some(channel), false);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use common::archive::ArchiveRead;
 use common::config::QuotaConfig;
-use common::document::Document;
+use common::document::{ContentHash, Document};
 use common::entry::Entry;
 use common::policy::Rule;
 
@@ -32,6 +32,8 @@ struct Origin {
     days: bool,
     /// Pages of an archive, the feed's own among them.
     pages_there: usize,
+    /// How often the second page still breaks off in its middle.
+    broken: usize,
     /// Those that link to pages of older entries.
     archived: Vec<FeedId>,
     /// Requests for pages, in order, with their feeds.
@@ -49,6 +51,7 @@ impl Origin {
             undated: false,
             days: false,
             pages_there: usize::MAX,
+            broken: 0,
             posts: HashMap::new(),
             archived: Vec::new(),
             pages: Vec::new(),
@@ -87,8 +90,14 @@ impl Origin {
             published: entry.published.filter(|_| !self.undated).map(|at| if self.days { day(at) } else { at }),
             ..entry
         };
-        let shown = all.iter().skip((page - 1) * self.window).take(self.window).cloned().map(named).collect();
-        let mut document = Document::default();
+        let mut shown: Vec<Entry> =
+            all.iter().skip((page - 1) * self.window).take(self.window).cloned().map(named).collect();
+        let mut document = Document { content_hash: Some(ContentHash(1)), ..Document::default() };
+        if page == 2 && self.broken > 0 {
+            self.broken -= 1;
+            shown.truncate(self.window / 2);
+            document.content_hash = None;
+        }
         document.validators.etag = Some("\"1\"".into());
         let is_last = all.len() <= page * self.window || page >= self.pages_there;
         if self.archived.contains(&job.feed) && !is_last {
@@ -255,6 +264,19 @@ async fn a_burst_is_recovered_and_one_whose_archive_ends_too_early_stays_known_a
         burst(&fleet, &mut origin, id, 70);
         run(&fleet, &mut origin, 180).await;
         assert_eq!(verdict(&fleet, &origin, id, unseen).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_breaks_off_is_read_again_and_one_that_always_does_leaves_a_gap() {
+    // Entries of the second page and of those behind it.
+    for (broken, pages, expected) in [(2, 6, (true, 0)), (usize::MAX, 6, (false, WINDOW / 2))] {
+        let (fleet, mut origin, id, unseen) = quiet_with_pages().await;
+        origin.broken = broken;
+        burst(&fleet, &mut origin, id, 70);
+        run(&fleet, &mut origin, 24 * 60).await;
+        assert_eq!(verdict(&fleet, &origin, id, unseen).await, expected, "{broken}");
+        assert!(origin.pages.len() <= pages, "{:?}", origin.pages);
     }
 }
 

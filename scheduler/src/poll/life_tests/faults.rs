@@ -5,13 +5,14 @@ use common::entry::Entry;
 use common::faults::{Fault, Faults, Faulty};
 use common::host_gate::HostGate;
 use common::last_error::ErrorKind;
+use common::queue::{Delivery, QueueDepth, QueueError};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::ops::pings::Pings;
 use crate::ops::{AudienceEdit, EditFeed};
 use crate::poll::dispatch::sort;
-use crate::schedule::Claim;
+use crate::schedule::{Band, Claim, Slot};
 
 #[tokio::test]
 async fn jobs_that_are_in_the_queue_stay_hidden_when_others_of_their_round_could_not_be_published() {
@@ -323,4 +324,56 @@ async fn only_hosts_that_were_well_and_give_no_answer_show_that_the_fault_is_our
         fleet.settle(report(&job, fleet.clock.now(), Outcome::Deferred { until })).await;
     }
     assert!(ours.since().is_some(), "nobody was requested");
+}
+
+/// A queue whose depth is known only after this time.
+struct Slow(Arc<dyn Queue<FetchJob>>, Arc<ManualClock>, Duration);
+
+#[async_trait::async_trait]
+impl Queue<FetchJob> for Slow {
+    async fn publish(&self, items: &[FetchJob]) -> Result<(), QueueError> {
+        self.0.publish(items).await
+    }
+
+    async fn receive(&self) -> Result<Delivery<FetchJob>, QueueError> {
+        self.0.receive().await
+    }
+
+    async fn pause(&self) {
+        self.0.pause().await;
+    }
+
+    async fn depth(&self) -> Result<QueueDepth, QueueError> {
+        self.1.advance(self.2);
+        self.0.depth().await
+    }
+
+    async fn check(&self) -> Result<(), QueueError> {
+        self.0.check().await
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_answers_slowly_makes_no_claim_late() {
+    let mut fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let (now, slow) = (fleet.clock.now(), Duration::from_secs(3));
+    let later = Slot { feed: id, due_at: now.after(slow), band: Band::Urgent };
+    fleet.ops.schedule.put(&[later], now).await.unwrap();
+    fleet.dispatcher.jobs = Arc::new(Slow(fleet.jobs.clone(), fleet.clock.clone(), slow));
+    let round = fleet.dispatcher.round_on_time(&*fleet.clock, usize::MAX).await.unwrap();
+    assert_eq!(round.published, 1, "the claim is made with the time of its call");
+}
+
+#[tokio::test]
+async fn a_late_report_does_not_put_off_a_feed_that_was_wanted_after_it_was_stored() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let report = fleet.work(&fleet.dispatched().await[0], not_modified()).await;
+    fleet.settle(report).await;
+    let proven = fleet.feed(id).await;
+    fleet.clock.advance(Duration::from_secs(60));
+    fleet.ops.wake(&[id]).await.unwrap();
+    fleet.results.put_off(&[proven], fleet.clock.now()).await.unwrap();
+    assert_eq!(fleet.dispatched_ids().await, [id]);
 }

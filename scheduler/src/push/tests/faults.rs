@@ -367,3 +367,14 @@ async fn a_hub_that_wants_a_rest_holds_its_host_for_an_hour_at_most_and_after_a_
     let later = restarted.clock.advance(Duration::from_secs(3601));
     assert_eq!(restarted.ops.gate.held(later).await.unwrap(), 0);
 }
+
+#[tokio::test]
+async fn a_hub_that_verifies_at_once_that_a_feed_leaves_is_answered_although_the_feed_is_owed_its_pace() {
+    let world = World::with(fixed(), |_| (202, None)).await;
+    let (id, of, _) = reliable(&world).await;
+    let wish = PushWish { feed: id, wanted: None };
+    world.ops.store.want_pushes(&[wish], world.clock.now()).await.unwrap();
+    world.act().await;
+    assert_eq!(world.sent().last().unwrap().1["hub.mode"], "unsubscribe");
+    assert_eq!(world.verify(&of.id, "unsubscribe", FEED, 0).await, Verified::Challenge("xyz".into()));
+}

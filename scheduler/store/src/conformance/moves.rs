@@ -67,9 +67,27 @@ pub(crate) async fn a_feed_joins_only_one_with_its_labels_and_no_sum_is_too_larg
     assert_eq!(feed(&*store, ids[1]).await.status, Status::Active);
     assert_eq!(merge(1, false).await, Moved::Into(ids[0]), "a page of others leads there");
     let after = feed(&*store, ids[0]).await;
-    assert_eq!((after.audience, after.audience_at, after.calm), (before.audience, before.audience_at, before.calm));
-    assert!(store.erase_feed(ids[1], at(25)).await.unwrap());
-    assert_eq!(feed(&*store, ids[0]).await.audience, before.audience, "it brought nobody, and takes nobody along");
+    assert_eq!((after.audience, after.audience_at, &after.calm), (before.audience, before.audience_at, &before.calm));
+    let own = &feeds[1].audience;
+    for erased in [false, true] {
+        let page = feed(&*store, ids[1]).await;
+        assert_eq!((page.status, &page.audience), (Status::Merged, own), "it keeps its readers");
+        if erased {
+            assert!(store.erase_feed(ids[1], at(25)).await.unwrap());
+        } else {
+            let back = Unmove { host: page.host, category: page.category, state: page.state };
+            assert_eq!(store.unmove_feed(ids[1], page.version, &back, at(22)).await.unwrap(), Unmoved::Apart(ids[0]));
+            let apart = feed(&*store, ids[1]).await;
+            assert_eq!((apart.status, &apart.audience, apart.calm), (Status::Active, own, feeds[1].calm.clone()));
+            assert_eq!(merge(1, false).await, Moved::Into(ids[0]));
+        }
+        let after = feed(&*store, ids[0]).await;
+        assert_eq!(
+            (after.audience, &after.calm),
+            (before.audience, &before.calm),
+            "it brought nobody, and takes nobody along"
+        );
+    }
 
     assert_eq!(merge(2, true).await, Moved::Into(ids[0]));
     let survivor = feed(&*store, ids[0]).await;

@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use super::news;
 use super::urls::lock_urls;
 use crate::columns::{added_terms, calm_without, pack_state, read_marks};
-use crate::moves::{MOST_MERGES, NO_READERS, carry_out};
+use crate::moves::{MOST_MERGES, UNCOUNTED, carry_out};
 use crate::news::News;
 use crate::{Move, Moved, Unmove, Unmoved};
 

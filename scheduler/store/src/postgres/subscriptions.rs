@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use common::time::Timestamp;
 use common::url::FeedId;
-use sqlx::PgConnection;
+use sqlx::{Executor, PgConnection};
 
 use super::connection::{in_transaction, on_connection};
 use super::feeds::erase_from;
+use super::upkeep::HASHED;
 use super::urls::lock_urls;
 use super::{PostgresStore, column, text};
 use crate::hub::hub_key;
@@ -153,9 +154,10 @@ impl HubSubscriptions for PostgresStore {
     }
 
     async fn hub_feeds(&self, added_before: Timestamp) -> Result<Vec<HubFeed>, StoreError> {
-        on_connection!(self, "count the subscriptions of feeds", |on| {
+        in_transaction!(self, "count the subscriptions of feeds", |tx| {
+            tx.execute(HASHED).await?;
             let find = sqlx::query_as(include_str!("hub_feeds.sql")).bind(added_before.millis());
-            let rows: Vec<(i64, i64)> = find.fetch_all(on).await?;
+            let rows: Vec<(i64, i64)> = find.fetch_all(tx).await?;
             let read =
                 |(feed, count)| HubFeed { feed: FeedId(feed), subscriptions: u32::try_from(count).unwrap_or(u32::MAX) };
             Ok(rows.into_iter().map(read).collect())
@@ -283,6 +285,7 @@ async fn lease(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<Deliver
 
 /// Lets subscriptions go and takes others until the process has its share.
 async fn balance(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<(), sqlx::Error> {
+    on.execute(HASHED).await?;
     let counts = concat!(
         "SELECT count(*), count(*) FILTER (WHERE holder = $1), (SELECT count(*) FROM delivery_leases WHERE holder <> $1 AND held_until >= ",
         clock!(),

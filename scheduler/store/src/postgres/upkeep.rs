@@ -23,6 +23,8 @@ const PRUNED: i64 = 2_000;
 const FOLDED: i64 = 20_000;
 /// For transactions that are meant to read a table from end to end.
 pub(super) const WHOLE_TABLES: &str = "SET LOCAL enable_seqscan = on";
+/// For transactions that join with counted or grouped rows, which have no index: a loop would compare each with each.
+pub(super) const HASHED: &str = "SET LOCAL enable_hashjoin = on";
 
 #[async_trait]
 impl Upkeep for PostgresStore {

@@ -6,7 +6,7 @@ use sqlx::SqliteConnection;
 
 use super::news;
 use crate::columns::{added_terms, calm_without, pack_state, read_marks};
-use crate::moves::{MOST_MERGES, NO_READERS, carry_out};
+use crate::moves::{MOST_MERGES, UNCOUNTED, carry_out};
 use crate::news::News;
 use crate::{Move, Moved, Unmove, Unmoved};
 

@@ -232,7 +232,9 @@ impl Drop for Line {
             self.id = begun.try_recv().ok().and_then(Result::ok);
         }
         let Audited { who, from, action, on, outcome, status, .. } = &self.change;
-        let (outcome, millis) = (outcome.as_str(), self.began.elapsed().as_millis());
+        // A wider number would be a string in JSON.
+        let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let outcome = outcome.as_str();
         tracing::info!(target: "audit", who, from, action, on, outcome, status, millis, "change requested");
         // The caller hung up; before it was begun, nothing was changed.
         let is_begun = self.id.is_some() || *status > 0;

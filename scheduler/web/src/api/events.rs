@@ -63,6 +63,9 @@ async fn streamed(api: &Api, params: &EventParams, headers: &HeaderMap) -> Resul
     if query.newest {
         return Err(ApiError::bad("order must be oldest in a stream; a list has the newest first"));
     }
+    if params.limit.is_some() {
+        return Err(ApiError::bad("a stream has no limit; a list has one"));
+    }
     let mut follower = Follower::new(api.tail.clone(), query.after).only(query.filter.clone()).holding(HELD);
     let turn = api.stream_turn().await?;
     let mut first = follower.page().await?;

@@ -39,7 +39,16 @@ pub(crate) async fn stats(State(api): State<Api>) -> Result<Json<StatsView>, Api
     let view = StatsView::of(&store, &depth, &condition.price, paused, now);
     let policy_version = condition.config.in_force().accepted.map(|accepted| accepted.version);
     let queue_blocked = api.ops.jobs.blocked();
-    Ok(Json(StatsView { our_fault_since, gate_closed, queue_blocked, policy_version, schedule_unavailable, ..view }))
+    let dispatch_stopped = readiness::dispatch_stopped(&api.ops);
+    Ok(Json(StatsView {
+        our_fault_since,
+        gate_closed,
+        queue_blocked,
+        dispatch_stopped,
+        policy_version,
+        schedule_unavailable,
+        ..view
+    }))
 }
 
 /// `GET /healthz`: the process answers, and its watchdog has not found it stuck. Does not depend on any server.

@@ -120,7 +120,8 @@ impl Guard {
                 (Caller::with(&token), refused.map_or_else(|| within_role(token.role, method), Err))
             }
             None => {
-                let message = "the Authorization header must be 'Bearer ' and one of the tokens in api.tokens";
+                let message = "the Authorization header must be 'Bearer ' and one of the tokens in api.tokens; feed readers send the token as \
+                               the password";
                 (Caller::nobody(), Err(ApiError::new(StatusCode::UNAUTHORIZED, message)))
             }
         }

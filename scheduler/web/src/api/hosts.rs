@@ -182,7 +182,9 @@ fn accepted(domain: &str, change: RuleChange) -> Result<(), ApiError> {
     let message = match change {
         RuleChange::Done => return Ok(()),
         RuleChange::NoRule => {
-            let message = format!("no operator set a rule for {domain}; one of the configuration is changed there");
+            let message = format!(
+                "{domain} has no operator's rule to remove; rules of the configuration are changed in its file"
+            );
             return Err(ApiError::new(StatusCode::NOT_FOUND, message));
         }
         RuleChange::TooMany => format!("there are {} rules already; take one back first", HostOrders::MOST_RULES),

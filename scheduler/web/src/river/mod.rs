@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::ApiError;
 use crate::listing::hosts_meant;
-use crate::reading::{Chosen, cursor, parameters};
+use crate::reading::{Chosen, cursor, parameters, seq};
 use crate::request::limit;
 use crate::state::Api;
 use crate::turns::Turn;
@@ -136,7 +136,10 @@ async fn page_within(api: &Api, params: &RiverParams, usual: u32, time: Duration
     if params.order.as_deref().is_some_and(|order| order != "newest") {
         return Err(ApiError::bad("order must be newest here, or left out; GET /api/v1/entries has both orders"));
     }
-    let (after, before) = (cursor(params.after.as_deref())?, cursor(params.before.as_deref())?);
+    if params.epoch.is_some() {
+        return Err(ApiError::bad("epoch is a parameter of GET /api/v1/entries"));
+    }
+    let (after, before) = (cursor(params.after.as_deref())?, seq("before", params.before.as_deref())?.unwrap_or(0));
     if after > 0 && before > 0 {
         return Err(ApiError::bad("give after or before, not both"));
     }

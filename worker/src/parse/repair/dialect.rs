@@ -13,6 +13,8 @@ pub(super) enum Kind {
 /// Elements of entries that HTML does not have, and how others begin that it does not have.
 const FEEDS_ALONE: [&str; 10] =
     ["author", "category", "comments", "content:encoded", "enclosure", "guid", "id", "pubdate", "published", "updated"];
+/// Elements of entries without content.
+const ALWAYS_EMPTY: [&str; 4] = ["enclosure", "media:thumbnail", "itunes:image", "atom:link"];
 const EXTENSIONS: [&str; 4] = ["atom:", "dc:", "itunes:", "media:"];
 
 /// A document's family, and the prefix of its own elements.
@@ -68,6 +70,11 @@ impl Dialect {
         }
     }
 
+    /// Returns whether this plain name is that of the element with all entries of a document.
+    pub(super) fn is_channel(&self, plain: &str) -> bool {
+        self.kind == Kind::Rss && plain == "channel"
+    }
+
     /// Returns whether an element belongs to the document's frame, so that its end closes all elements that were left
     /// open.
     pub(super) fn is_frame(&self, plain: &str) -> bool {
@@ -94,7 +101,8 @@ impl Dialect {
     /// an entry, and the end tag is missing.
     pub(super) fn ends_before(&self, open: &str, next: &str, attributes: &str) -> bool {
         let is_short =
-            matches!(open, "title" | "link" | "guid" | "id" | "pubdate" | "published" | "updated" | "dc:date");
+            matches!(open, "title" | "link" | "guid" | "id" | "pubdate" | "published" | "updated" | "dc:date")
+                || ALWAYS_EMPTY.contains(&open);
         let is_of_feeds_alone = FEEDS_ALONE.contains(&next) || EXTENSIONS.iter().any(|prefix| next.starts_with(prefix));
         if is_short {
             return is_of_feeds_alone || matches!(next, "title" | "link" | "description" | "summary" | "content");

@@ -3,7 +3,7 @@
 //! Repairs raw control characters inside of strings, halves of surrogate pairs, commas before a closing bracket, and a
 //! document that ends too early: whole items are kept.
 
-use super::Mended;
+use super::{MAX_GROWTH, Mended};
 use crate::parse::ParseLimits;
 use crate::watch::Watch;
 
@@ -16,13 +16,14 @@ pub(in crate::parse) fn mended(text: &str, limits: &ParseLimits) -> Option<Mende
 
 fn balanced(text: &str, mut watch: Watch) -> Option<Mended> {
     let mut scanner = Scanner { out: String::with_capacity(text.len() + 16), open: Vec::new(), whole: None };
+    let longest = text.len() + text.len() / 2 + MAX_GROWTH;
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         if watch.is_late(text.len() - rest.len()) {
             return None;
         }
         rest = match first {
-            '"' => scanner.string(rest),
+            '"' => scanner.string(rest, longest)?,
             _ => {
                 scanner.outside(first);
                 &rest[first.len_utf8()..]
@@ -67,17 +68,20 @@ impl Scanner {
         }
     }
 
-    /// Copies the string that the text begins with, and returns what follows.
-    fn string<'t>(&mut self, text: &'t str) -> &'t str {
+    /// Copies the string that the text begins with, and returns what follows. `None`: the output is longer than that.
+    fn string<'t>(&mut self, text: &'t str, longest: usize) -> Option<&'t str> {
         self.out.push('"');
         let mut rest = &text[1..];
         while let Some(at) = rest.find(|c: char| c == '"' || c == '\\' || c.is_ascii_control()) {
+            if self.out.len() > longest {
+                return None;
+            }
             self.out.push_str(&rest[..at]);
             rest = &rest[at..];
             match rest.as_bytes()[0] {
                 b'"' => {
                     self.out.push('"');
-                    return &rest[1..];
+                    return Some(&rest[1..]);
                 }
                 b'\\' => rest = self.escape(rest),
                 control => {
@@ -87,7 +91,7 @@ impl Scanner {
             }
         }
         self.out.push_str(rest);
-        ""
+        Some("")
     }
 
     /// Copies the escape that the text begins with, and returns what follows.
@@ -140,5 +144,15 @@ mod tests {
             let mended = balanced(broken, Watch::new(None));
             assert_eq!(mended, Some(Mended { text: whole.into(), truncated }), "{broken}");
         }
+    }
+
+    #[test]
+    fn a_document_of_control_characters_is_given_up() {
+        let with = |characters: usize| {
+            format!("{{\"version\":\"https://jsonfeed.org/version/1\",\"title\":\"{}\"}}", "\x01".repeat(characters))
+        };
+        let limits = ParseLimits::default();
+        assert!(mended(&with(10_000), &limits).is_some());
+        assert!(mended(&with(1_000_000), &limits).is_none());
     }
 }

@@ -170,6 +170,8 @@ struct Rewriter {
     limits: ParseLimits,
     /// The root element has ended.
     closed: bool,
+    /// The channel that holds all entries of RSS has ended, and nothing begins behind it: only the end of the root is missing.
+    channel_ended: bool,
 }
 
 impl Rewriter {
@@ -191,6 +193,7 @@ impl Rewriter {
             longest: doctype.len() + length + length / 2 + MAX_GROWTH,
             limits,
             closed: false,
+            channel_ended: false,
         }
     }
 
@@ -224,6 +227,7 @@ impl Rewriter {
             self.closed = self.open.is_empty();
             return None;
         }
+        self.channel_ended = false;
         self.open.push(Open { written: tag.name.to_owned(), plain });
         let depth = self.open.len();
         self.hopeless |= depth > MAX_OPEN;
@@ -291,6 +295,7 @@ impl Rewriter {
         if let Some(at) = self.open.iter().rposition(|open| open.plain == plain) {
             self.close_to(at + 1);
             self.closed = at == 0;
+            self.channel_ended = at == 1 && self.dialect.is_channel(&plain);
         } else {
             self.unmatched += 1;
             self.hopeless |= self.unmatched > MAX_UNMATCHED;
@@ -325,7 +330,7 @@ impl Rewriter {
             self.out.truncate(begins);
             self.open.truncate(depth - 1);
         }
-        let truncated = !self.closed;
+        let truncated = !self.closed && !self.channel_ended;
         self.close_to(1);
         Some(Mended { text: self.out, truncated })
     }

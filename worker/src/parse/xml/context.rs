@@ -99,6 +99,8 @@ impl Context {
             _ if is_root && of_root => Space::Feed,
             Some(space) => space,
             None if prefix.is_empty() && (is_root || uri.is_empty()) => Space::Feed,
+            // Also where a generator declares a namespace that nobody else has on an element of the feed.
+            None if prefix.is_empty() && is_frame(tag) => Space::Feed,
             None if prefix.is_empty() => Space::Other,
             None => Space::of_prefix(prefix),
         };
@@ -133,6 +135,12 @@ impl Context {
         self.base_bytes += base.as_str().len();
         Rc::new(base)
     }
+}
+
+/// Returns whether an element without prefix has the name of a feed or an entry.
+fn is_frame(tag: &BytesStart<'_>) -> bool {
+    let name = tag.name();
+    ["channel", "item", "feed", "entry"].iter().any(|frame| name.as_ref().eq_ignore_ascii_case(frame))
 }
 
 #[cfg(test)]

@@ -45,6 +45,10 @@ impl<'l> Guard<'l> {
         if tag.attributes_raw().len() / SHORTEST_ATTRIBUTE > limit && count() > limit {
             return Err(Refusal::TooLarge(format!("an element has more than {limit} attributes")));
         }
+        // The reader checks attributes only where they are read, and leaves out those that are wrong.
+        if let Some(Err(error)) = tag.attributes().with_checks(false).find(Result::is_err) {
+            return Err(Refusal::Malformed(format!("an attribute: {error}")));
+        }
         Ok(())
     }
 

@@ -369,7 +369,7 @@ impl<'a> Pass<'a, '_> {
     fn offer_id(&mut self, rank: u8, id: Cow<'a, str>, is_link: Option<bool>) {
         let Some((entry, _)) = &mut self.entry else { return };
         if entry.id.offer(rank, id) {
-            entry.id_is_link = is_link;
+            (entry.id_is_link, entry.id_base) = (is_link, self.context.base());
         }
     }
 

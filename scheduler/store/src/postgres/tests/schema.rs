@@ -20,6 +20,7 @@ use crate::postgres::PostgresStore;
 use crate::postgres::audit::PRUNE as PRUNE_AUDIT;
 use crate::postgres::events::STATEMENTS;
 use crate::postgres::list::{ALONG_INDEXES, View, bound};
+use crate::postgres::upkeep::HASHED;
 use crate::statement::Statement;
 use crate::testing::{Schema, url};
 use crate::{Events, Feeds, Upkeep};
@@ -237,6 +238,42 @@ async fn every_statement_of_a_batch_finds_its_rows_by_index() {
             assert!(!plan.iter().any(|step| step.contains(wrong)), "{wrong}: {statement}\n{plan:#?}");
         }
     }
+}
+
+/// Four thousand subscriptions at the hub, each to a feed and a host of its own: as many as one site may have.
+#[tokio::test]
+async fn subscriptions_are_counted_and_shared_out_without_comparing_each_with_each() {
+    const FILL: &str = r#"
+        INSERT INTO feeds (url, url_digest, host, added, subscribers, active_subscribers, sla, important, audience_at, private,
+            category, status, next_due)
+        SELECT 'https://a.org/' || n, sha256(n::text::bytea), 'a.org:443', 0, 1, 1, false, false, 0, false, 'D', 'active', 0
+        FROM generate_series(1, 4000) n;
+        INSERT INTO hub_feeds SELECT id, 0 FROM feeds;
+        INSERT INTO subscriptions (kind, state, target, filter, format, batch, delay, secret, by_whom, created, holder)
+        SELECT 'websub', 'active', 'https://b' || id || '.org/', '{"feed":' || id || '}', 'feedfleet', 1, 0, '', 'hub', 0,
+            CASE WHEN id % 2 = 0 THEN 'one' ELSE '' END
+        FROM feeds;
+        ANALYZE"#;
+    let schema = Schema::default();
+    let store = schema.store().await;
+    schema.connection().await.execute(FILL).await.unwrap();
+    let mut on = store.pool.begin().await.unwrap();
+    on.execute(HASHED).await.unwrap();
+    let ids = (1..=4000).map(|id| id.to_string()).collect::<Vec<_>>().join(",");
+    for (statement, values) in [
+        (include_str!("../hub_feeds.sql"), "0".to_owned()),
+        (include_str!("../subscriptions_take.sql"), "'two', 4000".to_owned()),
+        (include_str!("../subscriptions_free.sql"), format!("'one', ARRAY[{ids}]::bigint[], 1000")),
+    ] {
+        on.execute(AssertSqlSafe(format!("PREPARE it AS {statement}"))).await.unwrap();
+        let explain = format!("EXPLAIN (ANALYZE, TIMING OFF) EXECUTE it ({values})");
+        let plan = explained(&mut on, AssertSqlSafe(explain)).await;
+        on.execute("DEALLOCATE it").await.unwrap();
+        let compared = plan.iter().filter_map(|step| step.trim().strip_prefix("Rows Removed by Join Filter: "));
+        let most = compared.map(|rows| rows.parse::<u64>().unwrap()).max().unwrap_or(0);
+        assert!(most < 10_000, "{statement}\n{plan:#?}");
+    }
+    on.rollback().await.unwrap();
 }
 
 impl Explains for View<'_> {
