@@ -27,6 +27,12 @@ async fn commands_take_several_feeds_and_one_that_is_unknown_does_not_stop_the_o
     let (fleet, urls) = fleet_of(3).await;
     let [a, b, c] = &urls[..] else { unreachable!() };
     assert_eq!(fleet.done(&["feed", "pause", "1", b]), format!("paused 1 {a}\npaused 2 {b}\n"));
+    let again = fleet.run(&["feed", "add", a]);
+    assert!(
+        again.err.contains("1 is paused and not polled; `feedfleet feed resume 1` has it polled again"),
+        "{}",
+        again.err
+    );
     let some = fleet.run(&["feed", "resume", "1", "99", "2"]);
     assert_eq!((some.code, some.out), (Some(1), format!("resumed 1 {a}\nresumed 2 {b}\n")));
     assert_eq!(some.err, "error: there is no feed 99; `feedfleet feed list` lists them\n");
@@ -55,6 +61,11 @@ async fn several_feeds_are_removed_only_with_consent() {
     assert_eq!(refused.err, "error: this removes 2 feeds with their entries; give --yes to do so\n");
     let dry = fleet.done(&["feed", "remove", "1", "2", "--dry-run"]);
     assert!(dry.lines().count() == 2 && dry.starts_with("would remove 1 ") && dry.contains("1 entry"), "{dry}");
+    for wrong in [&["remove", "1", "abc", "--yes"][..], &["set", "1", "--sla", "true"], &["pause", "1", "abc"]] {
+        let refused = fleet.run(&[&["feed"], wrong].concat());
+        assert_eq!((refused.code, refused.out.as_str()), (Some(2), ""), "{wrong:?}");
+        assert!(refused.err.contains("is neither a feed's id nor a URL"), "{}", refused.err);
+    }
     assert_eq!(column(&fleet.done(&["feed", "list", "--json"]), "id"), [1, 2, 3]);
     assert_eq!(fleet.done(&["feed", "remove", "1", "2", "--yes"]), "removed 1\nremoved 2\n");
     assert_eq!(fleet.done(&["feed", "remove", "3"]), "removed 3\n");

@@ -71,10 +71,15 @@ fn what_a_feed_says_about_itself_is_shown() {
 }
 
 #[test]
-fn a_page_is_no_feed_and_a_missing_file_is_wrong_usage() {
+fn a_page_and_a_missing_file_are_no_feeds() {
     let page = run_with_input(&["parse", "-", "--json"], b"<html><body>hello</body></html>");
     assert_eq!((page.code, page.out.as_str()), (Some(1), ""));
     assert!(page.err.starts_with("error: "), "{}", page.err);
-    assert_eq!(run(&["parse", "/no/such/file"]).code, Some(2));
+    let missing = run(&["parse", "/no/such/file"]);
+    assert_eq!(missing.code, Some(1));
+    assert!(missing.err.contains("cannot read /no/such/file"), "{}", missing.err);
+    let endless = run(&["parse", "/dev/zero"]);
+    assert_eq!(endless.code, Some(1));
+    assert!(endless.err.contains("is larger than 256 MiB"), "{}", endless.err);
     assert_eq!(run(&["parse"]).code, Some(2));
 }

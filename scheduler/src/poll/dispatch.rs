@@ -223,7 +223,7 @@ impl Dispatcher {
         }
     }
 
-    /// Returns how many feeds a round may claim, and the room in the queue for their jobs; or the round, if it is over.
+    /// Returns how many feeds a round may claim, and the room in the queue for their jobs; or what the round did, if there is none.
     async fn prepared(&self, now: Timestamp, room: usize) -> Result<ControlFlow<Round, (usize, Room)>, BackendError> {
         if room == 0 || !self.condition.storing.works() {
             return Ok(ControlFlow::Break(Round::default()));

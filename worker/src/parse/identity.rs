@@ -286,7 +286,7 @@ mod tests {
             entry
         };
         let (before, after) = (dated("2021-05-06", "a"), dated("2021-06-05", "a"));
-        let all = ids(&[&[before.clone()], &[dated("2021-06-13", "b"), after]]);
+        let all = ids(&[std::slice::from_ref(&before), &[dated("2021-06-13", "b"), after]]);
         assert_eq!(all[1][1].1, before.id);
         assert_ne!(all[1][0].1, before.id);
     }

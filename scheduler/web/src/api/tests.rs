@@ -150,6 +150,9 @@ async fn mistakes_are_refused_with_a_sentence_that_names_them() {
         ("/api/v1/feeds/lookup", 400, "url is missing"),
         ("/api/v1/feeds/lookup?url=http://a/", 404, "no feed has the URL http://a/"),
         ("/api/v1/entries?after=x", 400, "after must be a seq"),
+        ("/api/v1/events/stream?limit=1", 400, "a stream has no limit"),
+        ("/entries.json?before=x", 400, "before must be a seq"),
+        ("/entries.json?epoch=x", 400, "epoch is a parameter of GET /api/v1/entries"),
         ("/api/v2/feeds", 404, "nothing is served at /api/v2/feeds"),
         ("/api/v1/fleet/pause", 405, "does not take GET"),
     ];
@@ -312,6 +315,10 @@ async fn the_fleet_tells_its_numbers_and_its_health() {
     let unready = fleet.get("/readyz").await;
     assert_eq!(unready.status, 503);
     assert!(unready.body["error"].as_str().unwrap().ends_with(": the disk is full"), "{}", unready.body);
+    let id = fleet.feed("https://stored.example/feed").await;
+    let explained = fleet.get(&format!("/api/v1/feeds/{id}/explain")).await.body["notes"].to_string();
+    let stopped = fleet.get("/api/v1/stats").await.body["dispatch_stopped"].to_string();
+    assert!(explained.contains("the disk is full") && stopped.contains("the disk is full"), "{explained} {stopped}");
     fleet.ops.condition.storing.recovered();
     fleet.ops.condition.dispatching.note(&Err::<(), _>(std::io::Error::other("NOPERM")));
     assert_eq!(fleet.get("/readyz").await.body["error"], "due feeds cannot be dispatched: NOPERM");

@@ -240,7 +240,7 @@ async fn every_statement_of_a_batch_finds_its_rows_by_index() {
     }
 }
 
-/// Four thousand subscriptions at the hub, each to a feed and a host of its own: as many as one site may have.
+/// Four thousand subscriptions at the hub, each to another feed and another host: as many as one site may have.
 #[tokio::test]
 async fn subscriptions_are_counted_and_shared_out_without_comparing_each_with_each() {
     const FILL: &str = r#"
