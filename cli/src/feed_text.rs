@@ -255,8 +255,9 @@ pub(crate) fn repaired_text(repaired: bool) -> Option<String> {
 /// When, then each term with the time that it led to.
 pub(crate) fn explanation(explained: &ExplainView, now: Timestamp) -> String {
     let next = explained.next_due.map_or_else(|| "never".to_owned(), |due| when::moment(due, now));
-    let since =
-        if explained.terms.first().is_some_and(|term| term.rule == Rule::Added) { "added" } else { "last poll" };
+    let is_new =
+        explained.last_polled.is_none() && explained.terms.first().is_some_and(|term| term.rule == Rule::Added);
+    let since = if is_new { "added" } else { "last poll" };
     let head = fields(&[
         ("feed", Some(format!("{} {}", explained.id, explained.url))),
         ("next poll", Some(next)),
@@ -373,6 +374,20 @@ mod tests {
         }))
         .unwrap();
         insta::assert_snapshot!(uncoloured(&explanation(&explained, now())));
+    }
+
+    #[test]
+    fn a_feed_that_was_resumed_shows_its_last_poll_and_a_new_one_when_it_was_added() {
+        for (polled, label) in [(None, "added"), (Some(at(-600)), "last poll")] {
+            let explained: ExplainView = serde_json::from_value(json!({
+                "id": 7, "url": "https://example.com/feed.xml", "category": "C", "status": "active", "base": at(-600),
+                "last_polled": polled, "next_due": at(0), "text": "", "notes": [],
+                "terms": [{ "rule": "added", "due": at(0), "by": 600.0, "text": "at once" }]
+            }))
+            .unwrap();
+            let shown = uncoloured(&explanation(&explained, now()));
+            assert!(shown.contains(&format!("\n{label} ")), "{shown}");
+        }
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl Dispatcher {
         }
     }
 
-    fn wait_after(&self, round: Round) -> Duration {
+    pub(super) fn wait_after(&self, round: Round) -> Duration {
         let scheduler = &self.config.scheduler;
         match round {
             // More is due: continue at once.

@@ -419,6 +419,22 @@ mod tests {
         assert!(!state.may_begin(Duration::ZERO));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn nothing_begins_while_the_loop_rests_and_what_is_in_hand_is_counted() {
+        let mut state = State { gathered: gathered(BATCH, 10).await, settled_soon: 3, ..State::new() };
+        assert_eq!(state.in_hand(), 3 + BATCH);
+        assert!(state.may_begin(LINGER));
+        state.rest_until = Instant::now() + Duration::from_secs(1);
+        assert!(!state.may_begin(LINGER));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(state.may_begin(LINGER));
+        for _ in 0..AT_ONCE {
+            assert!(state.may_begin(LINGER));
+            state.settling.spawn(std::future::pending());
+        }
+        assert!(!state.may_begin(LINGER), "as many are settled as may be at once");
+    }
+
     #[test]
     fn batches_wait_for_others_in_a_cluster_alone() {
         let mut config = common::config::defaults();

@@ -103,7 +103,7 @@ async fn host_answers(
 }
 
 /// Notes that the feeds that the host refused are to be polled again. Those that are missing or broken are none of its refusals.
-fn owe_requeues(condition: &Condition, host: &HostKey) {
+pub(super) fn owe_requeues(condition: &Condition, host: &HostKey) {
     for (failure, http_statuses) in [(FailureKind::Status, REFUSALS.to_vec()), (FailureKind::Blocked, Vec::new())] {
         condition.refusals.owe_requeue(RequeueFilter {
             hosts: vec![host.clone()],

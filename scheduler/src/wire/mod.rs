@@ -345,6 +345,9 @@ pub struct ExplainView {
     pub status: Status,
     /// What the first term counts from: the last poll, or the time when the feed was added.
     pub base: Timestamp,
+    /// When it was last polled; absent if it never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_polled: Option<Timestamp>,
     /// When it is due; null if it is not polled.
     pub next_due: Option<Timestamp>,
     /// A refresh or a ping requested a poll by this time.

@@ -96,6 +96,7 @@ fn view(feed: &Feed, category: Category, waits: &Waits<'_>) -> ExplainView {
         category,
         status: feed.status,
         base,
+        last_polled: feed.state.last_polled,
         next_due: feed.next_due.filter(|_| feed.status == Status::Active),
         wake_at: feed.wake_at,
         terms,

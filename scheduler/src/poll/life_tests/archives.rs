@@ -6,11 +6,15 @@ use common::archive::ArchiveRead;
 use common::config::QuotaConfig;
 use common::document::{ContentHash, Document};
 use common::entry::Entry;
+use common::job::Detour;
 use common::policy::Rule;
+
+use store::JobRow;
 
 use super::*;
 use crate::ops::backfill::{self, Backfill};
 use crate::ops::{AudienceEdit, EditFeed};
+use crate::poll::archive::page_or_feed;
 
 /// Entries of a page.
 const WINDOW: usize = 20;
@@ -545,4 +549,69 @@ async fn a_feed_without_a_link_or_that_is_not_polled_has_nothing_to_backfill() {
     fleet.ops.store.change_feed(id, &pause, fleet.clock.now()).await.unwrap();
     assert!(matches!(wish(id).await.unwrap(), Some(Backfill::NotPolled(_))));
     assert!(wish(FeedId(99)).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_page_is_read_until_it_is_the_feeds_turn_and_a_fetch_that_began_continues_as_what_it_was() {
+    let (fleet, _, id) = with_pages().await;
+    backfill::backfill(&fleet.ops, id, Timestamp::EPOCH).await.unwrap();
+    let row = fleet.ops.store.jobs_for(&[id]).await.unwrap().remove(0);
+    let poll_due = row.archive.as_ref().unwrap().poll_due;
+    let now = poll_due.before(MINUTE);
+    let turn = |row: &JobRow, now: Timestamp| page_or_feed(row.clone(), now).page;
+    assert_eq!([turn(&row, now), turn(&row, poll_due)], [true, false]);
+    let woken = JobRow { wake_at: Some(now), ..row.clone() };
+    assert_eq!([turn(&woken, now.before(MINUTE)), turn(&woken, now)], [true, false], "a wake is for the feed");
+    let on_its_way = |page: bool, not_before: Option<Timestamp>| {
+        let next = "http://a.example/feed?paged=3".parse().unwrap();
+        JobRow { detour: Some(Detour { next, way: String::new(), page, not_before }), ..woken.clone() }
+    };
+    for (page, wait, is_page, continues) in [
+        (true, None, true, true),
+        (true, Some(now), true, true),
+        (true, Some(now.after(MINUTE)), false, false),
+        (false, None, false, true),
+    ] {
+        let row = page_or_feed(on_its_way(page, wait), now);
+        assert_eq!((row.page, row.detour.is_some()), (is_page, continues), "{page} {wait:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_the_database_refuses_is_tried_again_and_keeps_no_other_from_being_stored() {
+    for refused_first in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("feedfleet.db");
+        let store = Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap());
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let fleet = Fleet::over(config(), store, clock, Timestamp::EPOCH).await;
+        let (fleet, mut origin, good) = with_pages_in(fleet).await;
+        let refused = fleet.add("http://b.example/feed").await;
+        origin.posts.insert(refused, origin.posts[&good].clone());
+        origin.archived.push(refused);
+        for job in fleet.dispatched().await {
+            let outcome = origin.response(&job, fleet.clock.now());
+            fleet.settle(fleet.work(&job, outcome).await).await;
+        }
+        fleet.clock.advance(MINUTE);
+        let refuses = format!(
+            "CREATE TRIGGER refuses BEFORE INSERT ON entries WHEN new.feed_id = {refused} \
+             BEGIN SELECT raise(ABORT, 'refused'); END;"
+        );
+        rusqlite::Connection::open(&path).unwrap().execute_batch(&refuses).unwrap();
+        let mut batch = Vec::new();
+        for feed in [good, refused] {
+            backfill::backfill(&fleet.ops, feed, Timestamp::EPOCH).await.unwrap();
+        }
+        for job in fleet.dispatched().await {
+            let outcome = origin.response(&job, fleet.clock.now());
+            batch.push(FetchReport { page: true, ..fleet.work(&job, outcome).await });
+        }
+        batch.sort_by_key(|report| (report.feed == refused) != refused_first);
+        assert_eq!(batch.len(), 2);
+        assert_eq!(fleet.results.settle(batch, fleet.clock.now()).await.unwrap(), []);
+        assert_eq!([stored(&fleet, good).await, stored(&fleet, refused).await], [2 * WINDOW, WINDOW]);
+        let archive = fleet.feed(refused).await.archive.unwrap();
+        assert_eq!((archive.failures, archive.read.len()), (1, 0));
+    }
 }

@@ -377,3 +377,67 @@ async fn a_late_report_does_not_put_off_a_feed_that_was_wanted_after_it_was_stor
     fleet.results.put_off(&[proven], fleet.clock.now()).await.unwrap();
     assert_eq!(fleet.dispatched_ids().await, [id]);
 }
+
+#[tokio::test]
+async fn a_delivery_that_the_database_refuses_has_its_feed_polled_and_keeps_no_other_from_being_stored() {
+    for refused_first in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("feedfleet.db");
+        let store = Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap());
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let fleet = Fleet::over(config(), store, clock, Timestamp::EPOCH).await;
+        let [good, refused] = [fleet.add("http://a.example/").await, fleet.add("http://b.example/").await];
+        for job in fleet.dispatched().await {
+            fleet.settle(fleet.work(&job, not_modified()).await).await;
+        }
+        let refuses = format!(
+            "CREATE TRIGGER refuses BEFORE INSERT ON entries WHEN new.feed_id = {refused} \
+             BEGIN SELECT raise(ABORT, 'refused'); END;"
+        );
+        rusqlite::Connection::open(&path).unwrap().execute_batch(&refuses).unwrap();
+        let mut batch = Vec::new();
+        for (id, entry) in [(good, "1"), (refused, "1"), (good, "2")] {
+            let feed = fleet.feed(id).await;
+            let entry = Entry { id: entry.into(), title: Some(entry.into()), ..Entry::default() };
+            let document = Document { entries: vec![entry], new_entries: 1, all_entries: 1, ..Document::default() };
+            let outcome = Outcome::Modified(Box::new(document));
+            let report = FetchReport::of(id, feed.version, feed.host, fleet.clock.now(), outcome);
+            batch.push(FetchReport { pushed: true, ..report });
+        }
+        batch.sort_by_key(|report| (report.feed == refused) != refused_first);
+        assert_eq!(fleet.results.settle(batch, fleet.clock.now()).await.unwrap(), []);
+        let (good, refused) = (fleet.feed(good).await, fleet.feed(refused).await);
+        assert_eq!((good.entries, good.wake_at), (2, None), "of both deliveries");
+        assert!(refused.entries == 0 && refused.wake_at.is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_round_is_followed_at_once_only_if_more_may_be_due() {
+    let fleet = Fleet::new().await;
+    let scheduler = &fleet.dispatcher.config.scheduler;
+    let wait = |claimed: usize, queue_full: bool| {
+        fleet.dispatcher.wait_after(Round { claimed, published: claimed, queue_full })
+    };
+    assert_eq!(wait(scheduler.claim_batch, false), Duration::ZERO);
+    assert_eq!(wait(scheduler.claim_batch - 1, true), scheduler.tick / 10);
+    assert_eq!(wait(scheduler.claim_batch - 1, false), scheduler.tick);
+}
+
+#[tokio::test]
+async fn a_job_of_category_a_is_not_started_after_half_its_interval() {
+    let mut config = config();
+    config.policy.category.a.interval = Duration::from_secs(100);
+    config.scheduler.queue_lease = Duration::from_secs(70);
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+    let fleet = Fleet::over(config, store, clock, Timestamp::EPOCH).await;
+    let audience = Audience { sla: true, ..Audience::default() };
+    let promised = AddFeed { audience, ..AddFeed::of("http://a.example/".parse().unwrap()) };
+    fleet.ops.add(&[promised], None).await.unwrap();
+    fleet.add("http://b.example/").await;
+    let mut waits: Vec<_> =
+        fleet.dispatched().await.iter().map(|job| job.expires.since(fleet.clock.now()).as_secs()).collect();
+    waits.sort_unstable();
+    assert_eq!(waits, [50, 70]);
+}

@@ -9,6 +9,7 @@ use common::host_gate::Acquired;
 
 use super::intake::{self, settling, unsalted, until};
 use super::*;
+use crate::poll::late;
 
 /// Longer than the gate remembers that a version was reported.
 const FORGOTTEN: Duration = Duration::from_secs(241);
@@ -160,4 +161,27 @@ async fn a_late_report_of_a_fetch_that_continued_elsewhere_is_remembered_there()
     faults.part_away([]);
     fleet.settle(late).await;
     assert_eq!(fleet.acquired(second).await, Acquired::Reported);
+}
+
+#[tokio::test]
+async fn only_a_request_after_the_one_that_planned_a_live_feed_proves_anything() {
+    let (fleet, _) = unsalted().await;
+    let id = fleet.add("http://a.example/").await;
+    let job = fleet.dispatched().await.remove(0);
+    fleet.settle(fleet.work(&job, not_modified()).await).await;
+    let feed = fleet.feed(id).await;
+    let planned_by = feed.state.last_polled.unwrap();
+    let interval = feed.next_due.unwrap().since(planned_by);
+    let later = planned_by.after(Duration::from_secs(60));
+    let proves = |feed: &Feed, outcome: Outcome| late::due_after_stale(feed, &report(&job, later, outcome));
+    assert_eq!(proves(&feed, not_modified()), Some(later.after(interval)));
+    assert_eq!(proves(&feed, Outcome::Deferred { until: later }), None, "nothing was requested");
+    assert_eq!(proves(&Feed { status: Status::Paused, ..feed.clone() }, not_modified()), None);
+    let page = FetchReport { page: true, ..report(&job, later, not_modified()) };
+    assert_eq!(late::due_after_stale(&feed, &page), None, "of its archive");
+
+    let [first, second] = [report(&job, planned_by, not_modified()), report(&job, later, not_modified())];
+    let deferred = report(&job, later.after(interval), Outcome::Deferred { until: later });
+    let latest = late::latest_requests(&[second, first, deferred]);
+    assert_eq!(latest.into_values().collect::<Vec<_>>(), [later]);
 }

@@ -163,3 +163,43 @@ async fn the_feed_that_a_page_announces_waits_for_the_time_that_their_server_ask
     fleet.clock.advance(GAP);
     assert_eq!(fleet.dispatched_ids().await, [id]);
 }
+
+#[tokio::test]
+async fn a_permanent_redirect_is_followed_when_it_has_lasted_and_takes_no_login_to_another_origin() {
+    let own = "http://old.example/other";
+    for (has_login, to, follows) in [(false, NEW, true), (true, NEW, false), (true, own, true)] {
+        let mut config = config();
+        config.secrets.key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=".into();
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+        let fleet = Fleet::over(config, store, clock, Timestamp::EPOCH).await;
+        let login = has_login.then(|| Login::new("ann", "s3cret").unwrap());
+        let feed = AddFeed { login, ..AddFeed::of(OLD.parse().unwrap()) };
+        let id = fleet.ops.add(&[feed], None).await.unwrap()[0].id;
+        let mut polls = 0;
+        for _ in 0..20 {
+            for job in fleet.dispatched().await {
+                polls += 1;
+                let moved_to = Some(to.parse().unwrap()).filter(|to| *to != job.url);
+                let report = fleet.work(&job, not_modified()).await;
+                fleet.settle(FetchReport { moved_to, ..report }).await;
+            }
+            fleet.clock.advance(Duration::from_secs(12 * 3600));
+        }
+        assert!(polls > 4, "{polls}");
+        let expected = if follows { to } else { OLD };
+        assert_eq!(fleet.feed(id).await.url.as_str(), expected, "with a login: {has_login}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_operator_took_back_stays_apart_although_its_document_says_otherwise() {
+    let fleet = Fleet::new().await;
+    let [old, new] = merged(&fleet).await;
+    assert!(crate::ops::unmove::unmove(&fleet.ops, old).await.unwrap().is_some());
+    fleet.clock.advance(Duration::from_secs(86_400));
+    renamed(&fleet, old, NEW).await;
+    let feed = fleet.feed(old).await;
+    assert_eq!((feed.status, feed.merged_into, feed.url.as_str()), (Status::Active, None, OLD));
+    assert_eq!(fleet.feed(new).await.status, Status::Active);
+}

@@ -7,7 +7,7 @@ use common::host::HostRule;
 
 use super::*;
 use crate::ops;
-use crate::poll::refusals::begin_owed;
+use crate::poll::refusals::{begin_owed, owe_requeues};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const STEP: Duration = Duration::from_secs(60);
@@ -316,4 +316,23 @@ async fn what_else_goes_wrong_at_a_host_that_refuses_us_counts_against_its_feed(
     let report = fleet.work(&jobs[0], timeout).await;
     fleet.settle(report).await;
     assert_eq!(fleet.feed(jobs[0].feed).await.state.consecutive_failures, before + 1);
+}
+
+#[tokio::test]
+async fn what_is_owed_after_a_refusal_is_of_that_host_alone_and_of_what_refused() {
+    let fleet = Fleet::new().await;
+    let (condition, host) = (&fleet.results.condition, HostKey::new("a.example:443"));
+    owe_requeues(condition, &host);
+    let mut owed = Vec::new();
+    while let Some(filter) = condition.refusals.take_owed_requeue() {
+        assert_eq!((&filter.hosts, filter.status), (&vec![host.clone()], Some(Status::Active)));
+        owed.push((filter.failure, filter.http_statuses.is_empty()));
+    }
+    owed.sort_by_key(|(_, is_any)| *is_any);
+    assert_eq!(owed, [(Some(FailureKind::Status), false), (Some(FailureKind::Blocked), true)]);
+    // An answer that was lost may have ended it.
+    assert!(!condition.refusals.has_ended(&host, Some(false)));
+    assert!(!condition.refusals.has_ended(&host, None));
+    assert!(condition.refusals.has_ended(&host, Some(false)));
+    assert!(!condition.refusals.has_ended(&host, Some(false)), "once");
 }
