@@ -53,7 +53,7 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
     // Migrations and large imports take long. The first process of a container ends by a signal only if it is caught.
     let mut signals = StopSignals::caught()?;
     let opening = async {
-        let fleet = Fleet::open(config).await?;
+        let fleet = Fleet::open(config, once).await?;
         let listener = bind(fleet.config.api.listen).await?;
         let ops = fleet.ops();
         // No other code has a reference to it yet.
@@ -125,7 +125,8 @@ pub(crate) struct Work {
 
 impl Fleet {
     /// Opens a fleet over the backends that the configuration names, its schedule filled; nothing is polled yet.
-    pub(crate) async fn open(config: Arc<Config>) -> anyhow::Result<Self> {
+    /// With `once` it is meant to end soon, and polls what is overdue in any minute.
+    pub(crate) async fn open(config: Arc<Config>, once: bool) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(Metrics::new());
         let store = backends::store(&config).await?;
@@ -138,7 +139,9 @@ impl Fleet {
             reports: Arc::clone(&reports),
         };
         let backends = Backends { store, schedule, gate, jobs, reports };
-        let scheduler = Arc::new(Scheduler::new(&backends, &config, &metrics, &clock));
+        let mut scheduler = Scheduler::new(&backends, &config, &metrics, &clock);
+        scheduler.dispatcher.any_minute = once;
+        let scheduler = Arc::new(scheduler);
         // No other code has a reference to it yet.
         let _ = scheduler.ops.sender.set(backends::sender(&config, &clock)?);
         scheduler.boot().await?;
@@ -297,8 +300,12 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
     }
     let mut added = ops.add(&by_hand, None).await?;
     // With --once all are due now, whatever minute it is.
-    let places: Vec<f64> = imported.iter().map(|_| rand::rng().random()).collect();
-    let imported = ops.add(&imported, Some(&*places).filter(|_| !once)).await?;
+    let imported = if once {
+        ops.add_list_at_once(&imported).await?
+    } else {
+        let places: Vec<f64> = imported.iter().map(|_| rand::rng().random()).collect();
+        ops.add(&imported, Some(&places)).await?
+    };
     let spread = ops.condition.config.get().policy.import_spread;
     if !once && !spread.is_zero() && imported.iter().any(|feed| feed.new) {
         let spread = common::duration::as_text(spread);
@@ -390,8 +397,10 @@ fn refuse_empty(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until every feed that was due at `started` has been polled, as far as hosts allow it soon.
+/// Waits until every feed that was due at `started` has been polled, as far as hosts allow it soon. Feeds that became due since then
+/// may be polled meanwhile, and keep it from ending no longer than those that wait for their hosts.
 async fn polled_once(backends: &Backends, started: Timestamp, clock: &dyn Clock) -> anyhow::Result<()> {
+    let (mut left, mut progressed) = (u64::MAX, tokio::time::Instant::now());
     loop {
         tokio::time::sleep(ONCE_CHECK).await;
         let now = clock.now();
@@ -399,8 +408,12 @@ async fn polled_once(backends: &Backends, started: Timestamp, clock: &dyn Clock)
         if depth.leased > 0 || backends.jobs.depth().await?.items > 0 || backends.reports.depth().await?.items > 0 {
             continue;
         }
+        let overdue = backends.store.overdue(started).await?;
+        if overdue < left {
+            (left, progressed) = (overdue, tokio::time::Instant::now());
+        }
         let nothing_soon = depth.next.is_none_or(|next| next > now.after(ONCE_HORIZON));
-        if nothing_soon || backends.store.overdue(started).await? == 0 {
+        if overdue == 0 || nothing_soon || progressed.elapsed() > ONCE_HORIZON {
             return Ok(());
         }
     }

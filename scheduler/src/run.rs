@@ -165,6 +165,7 @@ impl Scheduler {
                 metrics: metrics.clone(),
                 condition: condition.clone(),
                 watch: ClockWatch::default(),
+                any_minute: false,
             },
             intake: Intake { results: results.clone(), watch: ClockWatch::default(), linger: linger(&config) },
             results,

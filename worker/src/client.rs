@@ -216,6 +216,10 @@ pub(crate) async fn send(
             () = sleep_until(silent_at.unwrap_or(limits.deadline)), if silent_at.is_some() => break None,
         }
     };
+    // hyper sends a request again whose kept connection had just been closed: over another one, and not before that was open.
+    if let Some(peer) = peer_of(&connection) {
+        *sent = sent.map(|at| at.max(peer.opened));
+    }
     let response = match answer {
         Some(Ok(response)) => response,
         // Even if the server leaves the connection open and says nothing more.

@@ -39,12 +39,14 @@ pub(crate) struct Peer {
     pub(crate) unit: Option<Unit>,
     /// The server requested fewer requests.
     pub(crate) calm: Calm,
+    /// When the connection could take its first request.
+    pub(crate) opened: Instant,
     was_used: Arc<AtomicBool>,
 }
 
 impl Peer {
     pub(crate) fn new(unit: Option<Unit>) -> Self {
-        Peer { unit, calm: Calm::default(), was_used: Arc::default() }
+        Peer { unit, calm: Calm::default(), opened: Instant::now(), was_used: Arc::default() }
     }
 
     /// Whether the connection was used before; it counts as used from now on.

@@ -113,20 +113,20 @@ impl DialSetup {
                 TcpStream::connect(SocketAddr::new(address, port)).await
             }
         };
-        let stream = timeout_at(deadline, race(drawn(addresses), &self.spare, connect)).await.map_err(late)?;
-        let stream = stream?;
+        let limit = (deadline, self.connect_timeout);
+        let stream = race(drawn(addresses), &self.spare, limit, connect).await?;
         let dialled = stream.peer_addr().map_err(DialError::Connect)?;
         self.guard.check(dialled.ip()).map_err(DialError::Refused)?;
-        let peer = Peer::new(self.budgets.address(dialled.ip()));
+        let unit = self.budgets.address(dialled.ip());
         stream.set_nodelay(true).map_err(DialError::Connect)?;
         if !secure {
-            return Ok(Connection::plain(stream, self.idle_timeout, &self.open, peer));
+            return Ok(Connection::plain(stream, self.idle_timeout, &self.open, Peer::new(unit)));
         }
         let name = ServerName::try_from(host.trim_end_matches('.').to_owned());
         let name = name.map_err(|_| DialError::Tls(TlsFailure::name(host)))?;
         let handshake = timeout_at(deadline, self.tls.connect(name, stream)).await.map_err(late)?;
         let stream = handshake.map_err(|error| DialError::Tls(tls::classify(&error)))?;
-        Ok(Connection::secure(stream, self.idle_timeout, &self.open, peer, self.max_informational))
+        Ok(Connection::secure(stream, self.idle_timeout, &self.open, Peer::new(unit), self.max_informational))
     }
 
     /// Counts an attempt at an address within its budget.
@@ -168,8 +168,13 @@ impl DialSetup {
 }
 
 /// Returns the first connection that is established. Tries the addresses in order, the next one when one fails or has not
-/// answered after a while.
-async fn race<T, F>(addresses: Vec<IpAddr>, spare: &Semaphore, connect: impl Fn(IpAddr) -> F) -> Result<T, DialError>
+/// answered after a while. Ends at a time, which is that long after the beginning of the dial.
+async fn race<T, F>(
+    addresses: Vec<IpAddr>,
+    spare: &Semaphore,
+    (deadline, timeout): (Instant, Duration),
+    connect: impl Fn(IpAddr) -> F,
+) -> Result<T, DialError>
 where
     F: Future<Output = std::io::Result<T>>,
 {
@@ -202,6 +207,11 @@ where
                 Err(error) => failure = worse(failure, error, address),
             },
             () = tokio::time::sleep(NEXT_ADDRESS_AFTER), if waiting.len() > 0 => {}
+            () = tokio::time::sleep_until(deadline) => return Err(match failure {
+                // The silence of another address does not make it the server's.
+                DialError::Shortage(_) | DialError::Busy(_) => failure,
+                _ => DialError::Timeout(timeout),
+            }),
         }
     }
 }
@@ -259,6 +269,12 @@ mod tests {
         assert!(first.len() > 5, "drawn at random");
     }
 
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn within(timeout: Duration) -> (Instant, Duration) {
+        (Instant::now() + timeout, timeout)
+    }
+
     /// Addresses that never answer; returns how many were tried and how many of them at the same time.
     async fn never_answered(count: u8, spare: usize) -> (usize, usize) {
         let open = Mutex::new((0, 0, 0));
@@ -269,8 +285,8 @@ mod tests {
             std::future::pending::<std::io::Result<()>>()
         };
         let spare = Semaphore::new(spare);
-        let all = tokio::time::timeout(Duration::from_secs(2), race(addresses(count), &spare, connect)).await;
-        assert!(all.is_err());
+        let all = race(addresses(count), &spare, within(Duration::from_secs(2)), connect).await;
+        assert!(matches!(all, Err(DialError::Timeout(_))), "{all:?}");
         let counts = open.lock().unwrap();
         (counts.0, counts.2)
     }
@@ -290,14 +306,14 @@ mod tests {
         let _listener = tokio::net::TcpListener::bind(("127.0.0.2", port)).await.unwrap();
         let addresses = vec!["127.0.0.1".parse().unwrap(), "127.0.0.2".parse().unwrap()];
         let connect = |address| TcpStream::connect(SocketAddr::new(address, port));
-        let stream = race(addresses, &Semaphore::new(0), connect).await.unwrap();
+        let stream = race(addresses, &Semaphore::new(0), within(PATIENCE), connect).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap().ip(), "127.0.0.2".parse::<IpAddr>().unwrap());
     }
 
     #[tokio::test]
     async fn no_address_at_all_is_an_error() {
         let connect = |_| std::future::ready(Ok(()));
-        assert!(race(Vec::new(), &Semaphore::new(0), connect).await.is_err());
+        assert!(race(Vec::new(), &Semaphore::new(0), within(PATIENCE), connect).await.is_err());
     }
 
     #[tokio::test]
@@ -308,7 +324,22 @@ mod tests {
             let full = std::io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error());
             std::future::ready(Err::<(), _>(if last { refused } else { full }))
         };
-        let failed = race(addresses(2), &Semaphore::new(0), connect).await;
+        let failed = race(addresses(2), &Semaphore::new(0), within(PATIENCE), connect).await;
         assert!(matches!(failed, Err(DialError::Shortage(_))), "{failed:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_budget_of_ours_is_not_the_timeout_of_a_server_whose_other_address_is_silent() {
+        let connect = |address: IpAddr| {
+            let is_silent = address == IpAddr::from([192, 0, 2, 1]);
+            async move {
+                if is_silent {
+                    std::future::pending::<()>().await;
+                }
+                Err::<(), _>(std::io::Error::other(Busy(Duration::from_secs(1))))
+            }
+        };
+        let failed = race(addresses(2), &Semaphore::new(9), within(PATIENCE), connect).await;
+        assert!(matches!(failed, Err(DialError::Busy(_))), "{failed:?}");
     }
 }

@@ -43,10 +43,10 @@ impl Owed {
 
     /// Settles what is owed until stopped, and tries once more then.
     pub(crate) async fn run(&self, poller: &Poller, stop: &CancellationToken) {
-        while !stop.is_cancelled() {
-            common::sleep_or_stop(RETRY, stop).await;
-            self.settle(poller, if stop.is_cancelled() { Duration::ZERO } else { REST }).await;
+        while common::sleep_or_stop(RETRY, stop).await {
+            self.settle(poller, REST).await;
         }
+        self.settle(poller, Duration::ZERO).await;
     }
 
     /// Sends the gate, in order, what has been owed for this time, until it does not answer.

@@ -165,8 +165,9 @@ impl Poller {
         match acquired {
             Acquired::Granted(permit) => {
                 // Only now does the fetch begin: the way to the gate may have been long.
+                let at = self.clock.now();
                 let begun = clock.now();
-                log::granted(&request, started, self.clock.now(), begun);
+                log::granted(&request, started, at, begun);
                 // This process was stopped meanwhile: the permit would expire before the fetch ends, or has expired.
                 let longest = self.config.fetch.timeout + self.config.fetch.max_place_wait();
                 let is_late = begun.after(longest) > deadline;
@@ -177,7 +178,7 @@ impl Poller {
                     let unasked = PendingRelease::unasked(permit, false);
                     return Ok(Polled::Report(Box::new(report(job, begun, deferred)), Some(unasked)));
                 }
-                Ok(self.fetch(job, login.as_ref(), permit, &clock, begun, deadline).await)
+                Ok(self.fetch(job, login.as_ref(), permit, &clock, deadline).await)
             }
             Acquired::Reported => Ok(Polled::Nothing),
             Acquired::Suspect(needed) => Ok(Polled::Suspect(needed)),
@@ -250,7 +251,6 @@ impl Poller {
         login: Option<&Login>,
         permit: Permit,
         clock: &SteadyClock,
-        started: Timestamp,
         deadline: Timestamp,
     ) -> Polled {
         // One snapshot for the whole fetch.
@@ -262,6 +262,8 @@ impl Poller {
         let hops =
             Hops { gate, rules: &rules, clock, permit: &permit, own_holds: &self.own_holds, deadline, login, patience };
         let in_flight = InFlight::count(&self.metrics);
+        // What passed since the grant must not make the next interval shorter.
+        let started = clock.now();
         let fetched = self.fetcher.fetch(job, &hops).await;
         drop(in_flight);
         self.metrics.slow_parses.inc_by(fetched.slow_parses);
@@ -317,8 +319,12 @@ impl Poller {
     async fn try_release(&self, held: &PendingRelease, remembered: Duration) -> Result<(), GateError> {
         if let Some(hold) = held.hold.as_ref().filter(|_| !held.is_held) {
             let now = self.time().await?;
-            self.gate.hold(std::slice::from_ref(hold), now).await?;
-            self.own_holds.is_known(hold);
+            match self.gate.hold(std::slice::from_ref(hold), now).await {
+                Ok(()) => self.own_holds.is_known(hold),
+                // It is among our own holds, and a later release sends it. The permit's part of the gate does not wait for it.
+                Err(GateError::PartAway { .. }) if hold.0 != held.permit.host => {}
+                Err(error) => return Err(error),
+            }
         }
         self.send_own_holds().await?;
         let remembered = held.reported.then_some(remembered);

@@ -3,8 +3,9 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
 
 use hickory_resolver::config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::NetError;
@@ -33,22 +34,57 @@ pub(crate) enum Unresolved {
 
 /// A resolver with its cache.
 #[derive(Clone)]
-pub(crate) struct Resolver(TokioResolver);
+pub(crate) struct Resolver(Arc<Shared>);
 
-impl Resolver {
-    /// Queries `name_servers`, or the machine's own when there are none. `hosts` (in the format of `/etc/hosts`) answer
-    /// without a query.
-    pub(crate) fn new(name_servers: &[SocketAddr], timeout: Duration, hosts: &str) -> Result<Self, NetError> {
-        let (config, mut options) = match name_servers {
-            [] => hickory_resolver::system_conf::read_system_conf().unwrap_or_else(|error| {
-                tracing::warn!(%error, "no name servers are configured on this machine: only addresses can be polled");
-                (ResolverConfig::default(), ResolverOpts::default())
-            }),
-            listed => (
-                ResolverConfig::from_name_servers(listed.iter().map(by_udp_and_tcp).collect()),
-                ResolverOpts::default(),
-            ),
-        };
+struct Shared {
+    source: Source,
+    timeout: Duration,
+    /// In the format of `/etc/hosts`.
+    hosts: String,
+    current: RwLock<Arc<Current>>,
+}
+
+/// Where name servers are listed.
+enum Source {
+    Listed(Vec<SocketAddr>),
+    /// The machine's file, which changes with its networks.
+    File(PathBuf),
+}
+
+struct Current {
+    resolver: TokioResolver,
+    /// When the file was changed last that it was made from.
+    changed: Option<SystemTime>,
+}
+
+impl Source {
+    fn changed(&self) -> Option<SystemTime> {
+        match self {
+            Source::Listed(_) => None,
+            Source::File(path) => std::fs::metadata(path).and_then(|file| file.modified()).ok(),
+        }
+    }
+
+    fn read(&self) -> (ResolverConfig, ResolverOpts) {
+        match self {
+            Source::Listed(servers) => {
+                let servers = servers.iter().map(by_udp_and_tcp).collect();
+                (ResolverConfig::from_name_servers(servers), ResolverOpts::default())
+            }
+            Source::File(path) => {
+                let read = std::fs::read(path).map_err(NetError::from);
+                read.and_then(hickory_resolver::system_conf::parse_resolv_conf).unwrap_or_else(|error| {
+                    tracing::warn!(%error, "no name servers are configured on this machine: only addresses can be polled");
+                    (ResolverConfig::default(), ResolverOpts::default())
+                })
+            }
+        }
+    }
+
+    fn resolver(&self, timeout: Duration, hosts: &str) -> Result<Current, NetError> {
+        // Before it is read: a change in between is found later.
+        let changed = self.changed();
+        let (config, mut options) = self.read();
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         options.cache_size = CACHED_ANSWERS;
         options.max_active_requests = QUESTIONS_AT_ONCE;
@@ -67,13 +103,59 @@ impl Resolver {
             known.read_hosts_conf(hosts.as_bytes()).map_err(|error| NetError::Msg(error.to_string()))?;
             resolver.set_hosts(Arc::new(known));
         }
-        Ok(Resolver(resolver))
+        Ok(Current { resolver, changed })
+    }
+}
+
+impl Resolver {
+    /// Queries `name_servers`, or the machine's own when there are none. `hosts` (in the format of `/etc/hosts`) answer
+    /// without a query.
+    pub(crate) fn new(name_servers: &[SocketAddr], timeout: Duration, hosts: &str) -> Result<Self, NetError> {
+        let source = match name_servers {
+            [] => Source::File("/etc/resolv.conf".into()),
+            listed => Source::Listed(listed.to_vec()),
+        };
+        Self::of(source, timeout, hosts)
+    }
+
+    fn of(source: Source, timeout: Duration, hosts: &str) -> Result<Self, NetError> {
+        let current = RwLock::new(Arc::new(source.resolver(timeout, hosts)?));
+        Ok(Resolver(Arc::new(Shared { source, timeout, hosts: hosts.to_owned(), current })))
+    }
+
+    fn current(&self) -> Arc<Current> {
+        Arc::clone(&self.0.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns a resolver by the machine's name servers as they are now, if they changed since this one was made: after
+    /// a change of networks those before do not answer.
+    fn newer(&self, than: &Arc<Current>) -> Option<Arc<Current>> {
+        let now = self.current();
+        if !Arc::ptr_eq(&now, than) {
+            return Some(now);
+        }
+        let changed = self.0.source.changed();
+        if changed.is_none() || changed == than.changed {
+            return None;
+        }
+        let made = Arc::new(self.0.source.resolver(self.0.timeout, &self.0.hosts).ok()?);
+        tracing::info!("the machine's name servers were read again");
+        *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&made);
+        Some(made)
     }
 
     /// Returns all addresses of a name, at least one.
     pub(crate) async fn lookup(&self, host: &str) -> Result<Vec<IpAddr>, Unresolved> {
         let name = absolute(host).ok_or_else(|| Unresolved::Failed("it is not a valid name".to_owned()))?;
-        let answer = self.0.lookup_ip(name).await.map_err(|error| unresolved(&error))?;
+        let current = self.current();
+        let mut answer = current.resolver.lookup_ip(name.clone()).await;
+        let is_unanswered = |error: &NetError| !error.is_nx_domain() && !error.is_no_records_found();
+        if answer.as_ref().is_err_and(is_unanswered)
+            && let Some(newer) = self.newer(&current)
+        {
+            answer = newer.resolver.lookup_ip(name).await;
+        }
+        let answer = answer.map_err(|error| unresolved(&error))?;
         let addresses: Vec<IpAddr> = answer.iter().collect();
         match addresses.is_empty() {
             true => Err(Unresolved::Failed("it has no address".to_owned())),
@@ -132,5 +214,20 @@ mod tests {
         for broken in ["", ".", "a..b", "a.test..", &"a".repeat(64), &"abcdefg.".repeat(40)] {
             assert_eq!(asked(broken), None, "{broken}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_machines_name_servers_are_read_again_when_their_file_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("resolv.conf");
+        let resolver = Resolver::of(Source::File(path.clone()), Duration::from_secs(1), "").unwrap();
+        let servers = || resolver.0.source.read().0.name_servers().len();
+        let first = resolver.current();
+        assert_eq!((servers(), resolver.newer(&first).is_none()), (0, true), "there is no file");
+        std::fs::write(&path, "nameserver 127.0.0.53\n").unwrap();
+        let second = resolver.newer(&first).unwrap();
+        assert_eq!(servers(), 1);
+        assert!(resolver.newer(&second).is_none(), "it has not changed since");
+        assert!(Arc::ptr_eq(&resolver.newer(&first).unwrap(), &second), "others find it made already");
     }
 }

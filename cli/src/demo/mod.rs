@@ -83,7 +83,7 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         logs::start(&config.log, logs::Audit::NotOnTerminals)?;
     }
     let internet = Arc::new(Internet::open().await?);
-    let fleet = Fleet::open(config).await?;
+    let fleet = Fleet::open(config, false).await?;
     let ids = subscribe(fleet.ops(), &internet).await?;
     let address = format!("http://{address}");
     let mut watch = Watch::new(Arc::clone(&internet), Arc::clone(fleet.ops()), &ids, address, args.limit);

@@ -337,6 +337,7 @@ fn loops(
         metrics: metrics.clone(),
         condition: condition.clone(),
         watch: ClockWatch::default(),
+        any_minute: false,
     };
     let results = Results {
         store: store.clone(),

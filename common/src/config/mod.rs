@@ -186,9 +186,10 @@ impl FetchConfig {
         self.timeout + self.max_place_wait() + READING
     }
 
-    /// How long a large body waits for its place, on top of the fetch's own time.
+    /// How long a large body waits for its place, on top of the fetch's own time. Meanwhile nothing is read of it, and a connection from
+    /// which nothing comes for `idle_timeout` ends.
     pub fn max_place_wait(&self) -> Duration {
-        self.timeout / 3
+        (self.timeout / 3).min(self.idle_timeout * 2 / 3)
     }
 }
 

@@ -182,6 +182,23 @@ impl AudienceEdit {
 /// How often a change is tried again because the feed was changed at the same time.
 const TRIES: usize = 20;
 
+/// Returns whether a person may set a feed of one status to another.
+fn may_become(before: Status, after: Status) -> bool {
+    match after {
+        Status::Paused => matches!(before, Status::Active | Status::Paused),
+        Status::Active => !matches!(before, Status::Gone | Status::Removed | Status::Merged),
+        _ => true,
+    }
+}
+
+/// Who adds feeds. What a person adds one by one is polled again whatever ended it before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Adder {
+    Person,
+    List,
+    Hub,
+}
+
 impl Ops {
     fn sealed(&self, login: Option<&Login>, url: &FeedUrl) -> Result<Option<Credentials>, SecretError> {
         login.map(|login| self.secrets.seal(login, url)).transpose()
@@ -190,16 +207,27 @@ impl Ops {
     /// Adds feeds, or finds them known; one answer each, in order. `spread` returns for each feed a number in [0, 1):
     /// its place in the spread of an import; `None` polls at once, as for feeds added by hand.
     pub async fn add(&self, feeds: &[AddFeed], spread: Option<&[f64]>) -> Result<Vec<Added>, BackendError> {
-        self.add_for(feeds, spread, false).await
+        let adder = if spread.is_some() { Adder::List } else { Adder::Person };
+        self.add_for(feeds, spread, adder).await
+    }
+
+    /// Adds the feeds of a list like [`Self::add`], but has new ones polled at once.
+    pub async fn add_list_at_once(&self, feeds: &[AddFeed]) -> Result<Vec<Added>, BackendError> {
+        self.add_for(feeds, None, Adder::List).await
     }
 
     /// Adds a feed for subscribers of the hub, which releases it when they are gone. `None`: it was erased meanwhile.
     async fn add_for_hub(&self, feed: AddFeed) -> Result<Option<FeedId>, BackendError> {
-        let added = self.add_for(&[feed], None, true).await?;
+        let added = self.add_for(&[feed], None, Adder::Hub).await?;
         Ok(added.first().map(|added| added.id))
     }
 
-    async fn add_for(&self, feeds: &[AddFeed], spread: Option<&[f64]>, hub: bool) -> Result<Vec<Added>, BackendError> {
+    async fn add_for(
+        &self,
+        feeds: &[AddFeed],
+        spread: Option<&[f64]>,
+        adder: Adder,
+    ) -> Result<Vec<Added>, BackendError> {
         let now = self.clock.now();
         let (rules, config) = (self.rules.get(), self.condition.config.get());
         let new_feeds = feeds
@@ -219,8 +247,8 @@ impl Ops {
                     marks: feed.marks.clone(),
                     title: feed.title.clone(),
                     first_due: first_due(now, place, &config.policy),
-                    by_hand: spread.is_none() && !hub,
-                    hub,
+                    by_hand: adder == Adder::Person,
+                    hub: adder == Adder::Hub,
                 })
             })
             .collect::<Result<Vec<_>, SecretError>>()?;
@@ -247,11 +275,15 @@ impl Ops {
         upcoming::feeds(&*self.store, &*self.schedule, query, self.clock.now()).await
     }
 
-    /// Changes a feed and moves it in the schedule accordingly. `None`: there is no such feed.
+    /// Changes a feed and moves it in the schedule accordingly. `None`: there is no such feed. One whose status, as it is when the change
+    /// is stored, allows no pause or no return is returned as it is, and nothing changes.
     pub async fn edit(&self, id: FeedId, edit: &EditFeed) -> Result<Option<Feed>, BackendError> {
         for _ in 0..TRIES {
             let now = self.clock.now();
             let Some(before) = self.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
+            if edit.status.is_some_and(|status| !may_become(before.status, status)) {
+                return Ok(Some(before));
+            }
             let change = self.change(&before, edit, now)?;
             let changed = match self.store.change_feed(id, &change, now).await {
                 Err(StoreError::Outdated) => continue,

@@ -56,6 +56,8 @@ pub struct Dispatcher {
     pub condition: Arc<Condition>,
     /// Nothing is claimed while our clock is off: feeds would be polled too early, or not at all.
     pub watch: ClockWatch,
+    /// Overdue feeds are polled in hot minutes too: the process runs once, and would end before the next other minute.
+    pub any_minute: bool,
 }
 
 /// What a round did.
@@ -266,7 +268,10 @@ impl Dispatcher {
         let config = self.condition.config.get();
         let policy = Policy { config: &config.policy, load: 0.0, price };
         let due = new_rules::replanned(&*self.store, &*self.schedule, &rules, &policy, due, now).await?;
-        let due = open_minutes::waiting(&*self.schedule, &config.policy, due, now).await?;
+        let due = match self.any_minute {
+            true => due,
+            false => open_minutes::waiting(&*self.schedule, &config.policy, due, now).await?,
+        };
         let wanted = due.len();
         let due = self.fitting(due, room_in_queue, now).await?;
         let (put_back, fits) = (wanted - due.len(), !due.is_empty());

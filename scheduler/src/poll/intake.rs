@@ -69,6 +69,8 @@ struct Settled {
 pub(crate) struct Probed {
     /// When the question was sent: the answer says nothing about what failed since.
     asked: Instant,
+    /// Reports had just been stored: what is in hand will be too.
+    stored: bool,
     /// How many reports wait for a scheduler, if the store works and the queue said so.
     waiting: Option<usize>,
 }
@@ -337,6 +339,8 @@ impl Intake {
     pub(crate) fn judge(&self, probed: &Probed, in_hand: usize) {
         let (storing, scheduler) = (&self.results.condition.storing, &self.results.config.scheduler);
         let Some(quiet_for) = storing.quiet_for().filter(|quiet| *quiet >= probed.asked.elapsed()) else { return };
+        // A store that answers need not take anything: its disk may be full.
+        let in_hand = if probed.stored { in_hand } else { 0 };
         if probed.waiting.is_some_and(|waiting| waiting <= in_hand)
             || quiet_for > scheduler.queue_lease + scheduler.fetch_lease
         {
@@ -354,7 +358,7 @@ pub(crate) async fn probe(results: Arc<Results>, stored: bool, now: Timestamp) -
         results.store.check(now).await.ok()?;
     }
     let depth = tokio::time::timeout(DEPTH_PATIENCE, results.reports.depth()).await;
-    Some(Probed { asked, waiting: depth.ok().and_then(Result::ok).map(|depth| depth.items) })
+    Some(Probed { asked, stored, waiting: depth.ok().and_then(Result::ok).map(|depth| depth.items) })
 }
 
 /// Returns the result of a task that is never aborted. One that panicked ends the loop, and with it the process.

@@ -13,6 +13,8 @@ use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 const DAY: Duration = Duration::from_secs(86_400);
+/// By how much clocks are set back to be right. One that was ahead by more was wrong.
+const SET_BACK: Duration = Duration::from_secs(3_600);
 /// When rows leave, this share of the limit leaves at once, so that the search for the oldest is rare.
 const ROWS_SHARE: u64 = 10;
 
@@ -48,8 +50,9 @@ impl Budget {
         // An earlier program took from allowances without a limit as well, so that they fell without end.
         let refill = |left: f64, limit: u64| (left.max(0.0) + share * limit as f64).min(limit as f64);
         let (entries, bytes) = (refill(self.entries, quota.entries_per_day), refill(self.bytes, quota.bytes_per_day));
-        // After a clock was set back the allowance waits for the earlier time to come again.
-        Budget { at: Some(self.at.map_or(now, |at| at.max(now))), entries, bytes, ..self }
+        // After a clock was set back the allowance waits for the earlier time to come again, but not for one that was far ahead.
+        let before = self.at.filter(|at| at.since(now) <= SET_BACK);
+        Budget { at: Some(before.map_or(now, |at| at.max(now))), entries, bytes, ..self }
     }
 
     /// Takes an entry's cost from the allowances; false when it does not fit.

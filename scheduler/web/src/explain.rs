@@ -20,10 +20,9 @@ use store::HostRefusal;
 pub(crate) async fn of(api: &Api, feed: &Feed) -> Result<ExplainView, ApiError> {
     let now = api.ops.clock.now();
     let fleet_paused = api.ops.store.paused().await?;
-    let holds = api.ops.store.holds(now).await?;
-    let host_hold = holds.into_iter().find(|(host, _)| *host == feed.host).map(|(_, until)| until);
-    let blocks = api.ops.store.host_orders(None).await?.unwrap_or_default().blocks;
-    let block = blocks.into_iter().find(|(host, until)| *host == feed.host && *until > now).map(|(_, until)| until);
+    let host = api.ops.store.hosts_among(std::slice::from_ref(&feed.host), now).await?.pop();
+    let host_hold = host.as_ref().and_then(|host| host.hold_until).filter(|until| *until > now);
+    let block = host.as_ref().and_then(|host| host.blocked_until).filter(|until| *until > now);
     let category = category(&subject(&api.ops.rules.get(), feed));
     let sealed = feed.credentials.as_ref().map(|sealed| api.ops.secrets.open(sealed, &feed.url).err());
     let unreadable = sealed.flatten();

@@ -113,7 +113,10 @@ async fn reports_in_hand_do_not_count_as_waiting_and_others_do() {
     assert!(!fleet.ops.condition.storing.works(), "that was asked before the last failure");
     let probed = probe(fleet.results.clone(), false, fleet.clock.now()).await.unwrap();
     fleet.intake.judge(&probed, 1);
-    assert!(fleet.ops.condition.storing.works(), "it is in hand");
+    assert!(!fleet.ops.condition.storing.works(), "it is in hand, and the store may only answer");
+    let probed = probe(fleet.results.clone(), true, fleet.clock.now()).await.unwrap();
+    fleet.intake.judge(&probed, 1);
+    assert!(fleet.ops.condition.storing.works(), "it is in hand, and others were stored");
 }
 
 #[tokio::test]

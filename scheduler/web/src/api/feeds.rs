@@ -82,6 +82,9 @@ impl Accepts for FeedBody {
     }
 }
 
+/// As many as there are time zones, with room for more.
+const MOST_CALM_GROUPS: usize = 1_000;
+
 impl FeedBody {
     /// Returns the login in these fields: absent, `null`, or a pair.
     pub(crate) fn login(&self) -> Result<Option<Option<Login>>, ApiError> {
@@ -101,6 +104,10 @@ impl FeedBody {
     /// Returns the audience that results when these fields are laid over `before`, of a feed with these calm groups.
     /// Calm subscribers take the place of the one that a feed without a count is taken to have.
     pub(crate) fn audience(&self, before: Audience, calm_before: &[CalmGroup]) -> Result<Audience, ApiError> {
+        if self.calm.as_ref().is_some_and(|calm| calm.len() > MOST_CALM_GROUPS) {
+            let message = format!("calm has more than {MOST_CALM_GROUPS} groups; give each time zone once");
+            return Err(ApiError::bad(message));
+        }
         let is_uncounted = (before.subscribers, before.active_subscribers) == (1, 1) && calm_before.is_empty();
         let is_calm = self.calm.as_ref().is_some_and(|calm| calm_subscribers(calm) > 0);
         let before = match is_uncounted && is_calm && self.subscribers.is_none() && self.active_subscribers.is_none() {
@@ -259,20 +266,21 @@ pub(crate) async fn erase(State(api): State<Api>, PathId(id): PathId) -> Result<
 
 /// `POST /feeds/{id}/pause`
 pub(crate) async fn pause(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
-    let feed = api.feed(id).await?;
-    if !matches!(feed.status, Status::Active | Status::Paused) {
-        return Err(conflict(&feed, "is not polled anyway"));
-    }
-    edit(&api, id, EditFeed { status: Some(Status::Paused), ..EditFeed::default() }).await
+    set_status(&api, id, Status::Paused, "is not polled anyway").await
 }
 
 /// `POST /feeds/{id}/resume`: lets a feed out of pause, blacklist or quarantine.
 pub(crate) async fn resume(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
-    let feed = api.feed(id).await?;
-    if matches!(feed.status, Status::Gone | Status::Removed | Status::Merged) {
-        return Err(conflict(&feed, "cannot be resumed; add its URL again to give it one more try"));
-    }
-    edit(&api, id, EditFeed { status: Some(Status::Active), ..EditFeed::default() }).await
+    set_status(&api, id, Status::Active, "cannot be resumed; add its URL again to give it one more try").await
+}
+
+/// Pauses or resumes a feed, or says why its status does not allow that.
+async fn set_status(api: &Api, id: FeedId, status: Status, refusal: &str) -> Result<Json<FeedView>, ApiError> {
+    api.may_touch(id).await?;
+    let (ops, edit) = (api.ops.clone(), EditFeed { status: Some(status), ..EditFeed::default() });
+    let feed = run_to_completion(async move { ops.edit(id, &edit).await }).await?;
+    let feed = feed.ok_or_else(|| ApiError::no_feed(id))?;
+    if feed.status == status { Ok(Json(api.view(feed))) } else { Err(conflict(&feed, refusal)) }
 }
 
 /// `POST /feeds/{id}/refresh`: polled as soon as its host allows it. 202: the poll is still to come.

@@ -38,6 +38,8 @@ struct FeedPage {
     name: String,
     link: Option<String>,
     feed: FeedView,
+    /// A person set it private; a feed with a login is private besides.
+    is_set_private: bool,
     explain: ExplainView,
     terms: Vec<TermLine>,
     next: Option<Next>,
@@ -126,7 +128,7 @@ pub(super) async fn page(
         _ => error,
     })?;
     let now = frame.now;
-    let waits = Stops::now(&api.ops, now).await?.of(&feed);
+    let waits = Stops::of_host(&api.ops, &feed.host, now).await?.of(&feed);
     let explain = explain::of(&api, &feed).await?;
     let history = api.ops.store.history(feed.id).await?.unwrap_or_default();
     let news = {
@@ -153,8 +155,10 @@ fn shown(
     let terms = explain.terms.iter().map(|term| TermLine { text: term.text.clone(), due: moment(term.due) }).collect();
     let (next, advice) = (waits.next(&feed, now), advice::of(&feed));
     let outlook = outlook::of(&feed, waits, &api.ops.condition.config.get().policy, now);
+    let is_set_private = feed.private;
     let view = api.view(feed);
     FeedPage {
+        is_set_private,
         frame: frame.around("feed"),
         name: view.title.clone().unwrap_or_else(|| view.url.clone()),
         link: words::web_link(&view.url),

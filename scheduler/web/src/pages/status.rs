@@ -116,7 +116,7 @@ async fn found(api: &Api, feed: &Feed, now: Timestamp) -> Result<Found, ApiError
     let mut feed = feed.clone();
     hide_refused_addresses(&mut feed, &mut history);
     let feed = &feed;
-    let waits = Stops::now(&api.ops, now).await?.of(feed);
+    let waits = Stops::of_host(&api.ops, &feed.host, now).await?.of(feed);
     let outlook = outlook::of(feed, waits, &api.ops.condition.config.get().policy, now);
     let moment = |at: Timestamp| Moment::of(at, now);
     Ok(Found {

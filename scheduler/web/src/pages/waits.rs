@@ -53,6 +53,16 @@ impl Stops {
         Ok(Stops { paused: ops.store.paused().await?, refreshes, hosts })
     }
 
+    /// Returns what stops the polls of one host now.
+    pub(super) async fn of_host(ops: &Ops, host: &HostKey, now: Timestamp) -> Result<Self, BackendError> {
+        let rows = ops.store.hosts_among(std::slice::from_ref(host), now).await?;
+        let until =
+            rows.iter().filter_map(|row| row.hold_until.max(row.blocked_until)).filter(|until| *until > now).max();
+        let hosts = until.map(|until| (host.clone(), until)).into_iter().collect();
+        let refreshes = ops.config.scheduler.refresh_while_paused;
+        Ok(Stops { paused: ops.store.paused().await?, refreshes, hosts })
+    }
+
     /// Returns what keeps this feed waiting.
     pub(super) fn of(&self, feed: &Feed) -> Waits {
         Waits { paused: self.paused, refreshes: self.refreshes, host: self.hosts.get(&feed.host).copied() }
