@@ -159,6 +159,10 @@ mod tests {
         let mut much_later = budget.refilled(&QUOTA, NOW.after(DAY * 9));
         assert_eq!(taken(&mut much_later, 5, 300), 3, "bytes count too");
         assert_eq!(much_later.over.bytes, 2);
+        for (ahead, refills) in [(SET_BACK, 4), (SET_BACK * 2, 5), (DAY * 365, 5)] {
+            let spent = Budget { at: Some(NOW.after(ahead)), entries: 0.0, ..budget }.refilled(&QUOTA, NOW);
+            assert_eq!(taken(&mut spent.refilled(&QUOTA, NOW.after(DAY / 2)), 15, 1), refills, "{ahead:?} ahead");
+        }
         let mut full = Budget::default().refilled(&QUOTA, NOW);
         assert_eq!(
             taken(&mut full, 2, 5000),

@@ -441,3 +441,41 @@ async fn a_job_of_category_a_is_not_started_after_half_its_interval() {
     waits.sort_unstable();
     assert_eq!(waits, [50, 70]);
 }
+
+#[tokio::test]
+async fn a_process_that_runs_once_polls_what_is_overdue_in_hot_minutes_too() {
+    for any_minute in [false, true] {
+        let mut config = config();
+        config.policy.hot_minutes = true;
+        let hour = Timestamp::from_millis(497_223 * 3_600_000);
+        let clock = Arc::new(ManualClock::new(hour.before(Duration::from_secs(17 * 60))));
+        let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+        let mut fleet = Fleet::over(config, store, clock, Timestamp::EPOCH).await;
+        fleet.dispatcher.any_minute = any_minute;
+        let id = fleet.add("http://a.example/").await;
+        let job = fleet.dispatched().await.remove(0);
+        let mut document = Document { entries: vec![Entry::default()], all_entries: 1, ..Document::default() };
+        document.validators.etag = Some("\"1\"".into());
+        fleet.settle(fleet.work(&job, Outcome::Modified(Box::new(document))).await).await;
+        fleet.clock.advance(hour.after(Duration::from_secs(86_410)).since(fleet.clock.now()));
+        let expected = if any_minute { vec![id] } else { Vec::new() };
+        assert_eq!(fleet.dispatched_ids().await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_is_added_at_once_revives_nothing_that_ended_and_an_edit_nothing_that_was_merged() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/").await;
+    let job = fleet.dispatched().await.remove(0);
+    fleet.settle(fleet.work(&job, Outcome::Gone).await).await;
+    assert_eq!(fleet.feed(id).await.status, Status::Gone);
+    let feed = [AddFeed::of("http://a.example/".parse().unwrap())];
+    let known = &fleet.ops.add_list_at_once(&feed).await.unwrap()[0];
+    assert_eq!((known.id, known.new, known.revived, fleet.feed(id).await.status), (id, false, false, Status::Gone));
+    for status in [Status::Active, Status::Paused] {
+        let edit = EditFeed { status: Some(status), ..EditFeed::default() };
+        assert_eq!(fleet.ops.edit(id, &edit).await.unwrap().unwrap().status, Status::Gone, "nothing changes");
+    }
+    assert!(fleet.ops.add(&feed, None).await.unwrap()[0].revived, "a person adds it");
+}
