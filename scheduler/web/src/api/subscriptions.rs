@@ -127,7 +127,7 @@ pub(crate) async fn list(
     Ok(Json(List { items: found.into_iter().map(|it| view(&api, it)).collect(), next }))
 }
 
-/// Subscriptions that are read at once, whoever may see them.
+/// Subscriptions that are read at once: those of all callers.
 const AT_ONCE: u32 = 500;
 
 /// Returns all subscriptions that the caller may see.
@@ -139,7 +139,7 @@ pub(crate) async fn all(api: &Api) -> Result<Vec<Subscription>, ApiError> {
 async fn readable(api: &Api, mut after: i64, limit: u32) -> Result<Vec<Subscription>, ApiError> {
     let mut found = Vec::new();
     while found.len() < limit as usize {
-        // A short page is no end: the store leaves out rows that this version cannot read.
+        // A short page may be followed by others: the store leaves out rows that this version cannot read.
         let page = api.ops.store.subscriptions(after, AT_ONCE).await?;
         let Some(last) = page.last() else { break };
         after = last.id;
