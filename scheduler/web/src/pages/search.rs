@@ -20,6 +20,7 @@ use crate::error::ApiError;
 use crate::listing::ListParams;
 use crate::request::Params;
 use crate::state::{Api, State};
+use crate::until_sent::until_sent;
 
 /// The columns by which the list can be sorted.
 const COLUMNS: [Sortable; 5] = [
@@ -105,6 +106,8 @@ pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Resu
     let listed = without(&query, EARLIER);
     let Params(asked) = Params::<ListParams>::of(&Uri::try_from(format!("/feeds?{listed}")).map_err(unreadable)?)?;
     let asked = given(asked);
+    // Until it is sent: a page of feeds takes as much memory as one of the API.
+    let turn = api.page_turn().await?;
     let listed = list(&api, &asked, &stops, now).await;
     let (status, wrong, rows, next) = match listed {
         Ok((rows, next)) => (StatusCode::OK, None, rows, next),
@@ -126,7 +129,7 @@ pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Resu
     let columns = heads(&COLUMNS, "feeds", &without(&without(&conditions, "sort"), "order"), (by.as_str(), reversed));
     let paused = stops.paused;
     let page = SearchPage { paused, frame, asked, wrong, rows, columns, paging, done, query, count };
-    answer(status, &page)
+    Ok(until_sent(answer(status, &page)?, turn))
 }
 
 /// The part of a query string that says which feeds are listed, and in which order.

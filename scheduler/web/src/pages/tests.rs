@@ -258,6 +258,35 @@ async fn a_private_feed_looks_to_publishers_like_one_that_nobody_reads() {
 }
 
 #[tokio::test]
+async fn the_settings_of_a_feed_with_a_login_are_private_only_if_a_person_set_that() {
+    let fleet = Fleet::with_secrets().await;
+    let login = json!({ "url": "https://example.com/feed", "username": "ann", "password": "x" });
+    let id = fleet.post("/api/v1/feeds", login).await.body["id"].as_i64().unwrap();
+    let is_ticked = async || {
+        let (status, text) = page(&fleet, &format!("/feeds/{id}")).await;
+        assert_eq!(status, 200);
+        let rest = &text[text.find("name=\"private\"").unwrap()..];
+        rest[..rest.find('>').unwrap()].contains("checked")
+    };
+    assert!(!is_ticked().await, "its page would store what it shows");
+    fleet.ask("PATCH", &format!("/api/v1/feeds/{id}"), Some(json!({ "private": true }))).await;
+    assert!(is_ticked().await);
+}
+
+#[tokio::test]
+async fn a_feed_has_no_more_calm_groups_than_there_are_zones() {
+    let fleet = Fleet::new().await;
+    let with = |groups: usize| {
+        let calm = vec![json!({ "zone": "Europe/Paris", "subscribers": 1 }); groups];
+        json!({ "url": "https://example.com/feed", "calm": calm })
+    };
+    let refused = fleet.post("/api/v1/feeds", with(1_001)).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.body["error"].as_str().unwrap().contains("more than 1000 groups"), "{}", refused.body);
+    assert_eq!(fleet.post("/api/v1/feeds", with(1_000)).await.status, 201);
+}
+
+#[tokio::test]
 async fn publishers_ask_so_many_times_a_minute() {
     let fleet = Fleet::with(|config| config.api.status_per_minute = 3).await;
     for _ in 0..3 {
