@@ -42,7 +42,7 @@ use super::{
 };
 use crate::host::HostKey;
 use crate::redis::{Part, RedisServer, ServerError, Slot, fault};
-use crate::time::{Clock, Timestamp};
+use crate::time::{Clock, SystemClock, Timestamp};
 use crate::url::Version;
 
 /// The number of groups in a cluster: as many masters can share the hosts. Every process must have the same number.
@@ -176,15 +176,16 @@ impl RedisGate {
         (known, failure)
     }
 
-    /// Reserves in one group.
+    /// Reserves in one group, unless the call arrives after it was given up.
     async fn reserve_in(
         &self,
         group: &Group,
         requests: &[(usize, &ReserveRequest)],
-        now: Timestamp,
+        (now, gives_up): (Timestamp, i64),
     ) -> Result<Vec<Reservation>, ServerError> {
         let tickets: Vec<Ticket> = requests.iter().map(|_| Ticket(fresh_nonce())).collect();
         let answered = self.eval_in(group, &self.scripts.reserve, now, |call| {
+            call.arg(gives_up);
             for ((_, request), ticket) in requests.iter().zip(&tickets) {
                 call.key(group.host(&request.host));
                 call.arg(millis(request.limits.gap)).arg(request.limits.burst).arg(request.limits.parallel);
@@ -261,7 +262,10 @@ fn millis(duration: Duration) -> i64 {
 impl HostGate for RedisGate {
     async fn reserve(&self, requests: &[ReserveRequest], now: Timestamp) -> Result<Vec<Reservation>, GateError> {
         let groups = self.by_group(requests, |request| &request.host);
-        let answered = join_all(groups.iter().map(|(group, requests)| self.reserve_in(group, requests, now))).await;
+        // Not from the caller's time: its round may have taken long before it comes to this.
+        let gives_up = if self.callers_time { i64::MAX } else { self.gives_up(SystemClock.now()) };
+        let by = (now, gives_up);
+        let answered = join_all(groups.iter().map(|(group, requests)| self.reserve_in(group, requests, by))).await;
         let mut reservations = vec![None; requests.len()];
         for ((_, requests), answers) in groups.iter().zip(answered) {
             let answers = answers.map_err(|error| self.failed("reserve places", error))?;

@@ -1,5 +1,13 @@
--- Reserves a slot at each host KEYS[3..]. ARGV[4..], five per host: gap, burst, parallel, end of the ticket, ticket.
--- Returns for each host 0 (the ticket is valid) or when to retry. A ticket that is already valid is granted again.
+-- Reserves a slot at each host KEYS[3..]. ARGV[4] is when the caller gives up, by its clock; ARGV[5..], five per host: gap, burst,
+-- parallel, end of the ticket, ticket. Returns for each host 0 (the ticket is valid) or when to retry. A ticket that is already valid
+-- is granted again.
+local gives_up = tonumber(ARGV[4])
+if now > gives_up then
+  -- A clock that is ahead for a moment would keep the hosts from their next starts, and their feeds waiting, until it is that time.
+  local late = {}
+  for i = 3, #KEYS do late[i - 2] = gives_up end
+  return late
+end
 local lost = opened()
 -- A host that occurs several times is read and written once: its record grows with its slots.
 local hosts, changed, answers = {}, {}, {}
@@ -32,7 +40,7 @@ local function reserve(key, gap, burst, parallel, last, ticket)
 end
 
 for i = 3, #KEYS do
-  local at = 4 + (i - 3) * 5
+  local at = 5 + (i - 3) * 5
   if lost then
     answers[i - 2] = reserve(KEYS[i], tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]),
       tonumber(ARGV[at + 3]), ARGV[at + 4])

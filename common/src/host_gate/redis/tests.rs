@@ -375,6 +375,24 @@ async fn an_acquire_that_runs_after_its_caller_gave_up_grants_nothing() {
     );
 }
 
+/// Also one whose server's clock is ahead for a moment: what it reserved would begin when it is that time.
+#[tokio::test]
+async fn a_reservation_that_runs_after_its_caller_gave_up_takes_nothing_and_parks_nothing_for_long() {
+    let private = PrivateServer::started(&[]);
+    let gate = RedisGate::new(RedisServer::connect(&ServerConfig::at(&private.url()), "late").unwrap(), Duration::ZERO);
+    let request = ReserveRequest { host: host(), limits: LIMITS, expires: now().after(PATIENCE) };
+    let gave_up = now().before(Duration::from_millis(1)).millis();
+    for is_open in [false, true] {
+        if is_open {
+            opened(&gate).await;
+            tokio::time::sleep(LIMITS.gap).await;
+        }
+        let answers = gate.reserve_in(&gate.groups[0], &[(0, &request)], (now(), gave_up)).await.unwrap();
+        assert!(matches!(answers[..], [Reservation::Refused { until }] if until.millis() == gave_up), "{answers:?}");
+    }
+    assert!(reserve(&gate, LIMITS).await.is_ok(), "the host's place is free");
+}
+
 #[tokio::test]
 async fn a_clock_of_the_server_that_was_ahead_for_a_moment_keeps_no_host_from_its_next_start() {
     let private = PrivateServer::started(&[]);
