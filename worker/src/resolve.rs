@@ -53,15 +53,18 @@ enum Source {
 
 struct Current {
     resolver: TokioResolver,
-    /// When the file was changed last that it was made from.
-    changed: Option<SystemTime>,
+    /// When the file was changed last that it was made from, and its length: clocks of file systems are coarse.
+    changed: Option<(SystemTime, u64)>,
 }
 
 impl Source {
-    fn changed(&self) -> Option<SystemTime> {
+    fn changed(&self) -> Option<(SystemTime, u64)> {
         match self {
             Source::Listed(_) => None,
-            Source::File(path) => std::fs::metadata(path).and_then(|file| file.modified()).ok(),
+            Source::File(path) => {
+                let file = std::fs::metadata(path).ok()?;
+                Some((file.modified().ok()?, file.len()))
+            }
         }
     }
 

@@ -275,8 +275,8 @@ impl Ops {
         upcoming::feeds(&*self.store, &*self.schedule, query, self.clock.now()).await
     }
 
-    /// Changes a feed and moves it in the schedule accordingly. `None`: there is no such feed. One whose status, as it is when the change
-    /// is stored, allows no pause or no return is returned as it is, and nothing changes.
+    /// Changes a feed and moves it in the schedule accordingly. `None`: there is no such feed. If its status does not allow the status
+    /// that is wanted, nothing changes, and the feed is returned as it is.
     pub async fn edit(&self, id: FeedId, edit: &EditFeed) -> Result<Option<Feed>, BackendError> {
         for _ in 0..TRIES {
             let now = self.clock.now();

@@ -158,12 +158,13 @@ impl Dispatcher {
     }
 
     pub(super) async fn round_on_time(&self, clock: &dyn Clock, room: usize) -> Result<Round, BackendError> {
-        let places = match self.prepared(clock.now(), room).await? {
+        let now = || self.watch.agree(clock, || self.schedule.check(clock));
+        let places = match self.prepared(now().await?, room).await? {
             ControlFlow::Continue(places) => places,
             ControlFlow::Break(round) => return Ok(round),
         };
-        // After what may take seconds: a claim that arrives late is not made.
-        let now = self.watch.agree(clock, || self.schedule.check(clock)).await?;
+        // Again: that may have taken seconds, and a claim that arrives late is not made.
+        let now = now().await?;
         self.claimed_round(now, places).await
     }
 

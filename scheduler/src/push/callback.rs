@@ -116,8 +116,9 @@ impl Callbacks {
         Ok(self.ops.store.push(id).await?.filter(|of| of.kind == kind))
     }
 
-    /// Removes a subscription that was left. One whose feed is still owed its own pace stays until it has that.
-    async fn is_removed(&self, of: &PushSubscription) -> Result<bool, BackendError> {
+    /// Removes a subscription that was left; false if something else changed it. One whose feed is still owed its own pace stays until it
+    /// has that.
+    async fn remove_left(&self, of: &PushSubscription) -> Result<bool, BackendError> {
         let store = &self.ops.store;
         Ok(store.remove_push(&of.id, of.revision).await?
             || store.push(&of.id).await?.is_none_or(|still| still.revision == of.revision))
@@ -147,7 +148,7 @@ impl Callbacks {
                     if !is_left {
                         break;
                     }
-                    (self.is_removed(&of).await?, challenge())
+                    (self.remove_left(&of).await?, challenge())
                 }
                 "denied" => (self.deny(&of, &asked.reason, now, spread).await?, Verified::Noted),
                 _ => break,

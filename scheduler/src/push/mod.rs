@@ -219,8 +219,8 @@ async fn may_stay(ops: &Ops, of: &PushSubscription) -> Result<bool, BackendError
 }
 
 /// Returns the secret to request with, under the key in force. One that no key opens any more is replaced: the hub learns the new one
-/// with this request. A hub without a secret, from a time without a key, gets one too, and one that may have none any more loses it. Not while an earlier request waits for its
-/// verification: the hub would sign with the secret of that one.
+/// with this request. A hub without a secret, from a time without a key, gets one too, and one that may have none any more loses it. Not
+/// while an earlier request waits for its verification: the hub would sign with the secret of that one.
 fn secret_of(ops: &Ops, of: &PushSubscription) -> Option<Sealed> {
     if of.state == PushState::Unsubscribing {
         return of.secret.clone();

@@ -580,11 +580,7 @@ async fn a_page_is_read_until_it_is_the_feeds_turn_and_a_fetch_that_began_contin
 #[tokio::test]
 async fn a_page_that_the_database_refuses_is_tried_again_and_keeps_no_other_from_being_stored() {
     for refused_first in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("feedfleet.db");
-        let store = Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap());
-        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
-        let fleet = Fleet::over(config(), store, clock, Timestamp::EPOCH).await;
+        let (fleet, file, _folder) = Fleet::over_a_file().await;
         let (fleet, mut origin, good) = with_pages_in(fleet).await;
         let refused = fleet.add("http://b.example/feed").await;
         origin.posts.insert(refused, origin.posts[&good].clone());
@@ -598,7 +594,7 @@ async fn a_page_that_the_database_refuses_is_tried_again_and_keeps_no_other_from
             "CREATE TRIGGER refuses BEFORE INSERT ON entries WHEN new.feed_id = {refused} \
              BEGIN SELECT raise(ABORT, 'refused'); END;"
         );
-        rusqlite::Connection::open(&path).unwrap().execute_batch(&refuses).unwrap();
+        file.execute_batch(&refuses).unwrap();
         let mut batch = Vec::new();
         for feed in [good, refused] {
             backfill::backfill(&fleet.ops, feed, Timestamp::EPOCH).await.unwrap();

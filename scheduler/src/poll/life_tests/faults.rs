@@ -258,15 +258,11 @@ async fn what_a_clock_that_was_ahead_planned_is_brought_forward_once_it_is_right
 #[tokio::test]
 async fn a_report_that_the_database_refuses_counts_as_malformed_and_keeps_no_other_from_being_stored() {
     for refused_first in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("feedfleet.db");
-        let store = Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap());
-        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
-        let fleet = Fleet::over(config(), store, clock, Timestamp::EPOCH).await;
+        let (fleet, file, _folder) = Fleet::over_a_file().await;
         let [good, refused] = [fleet.add("http://a.example/").await, fleet.add("http://b.example/").await];
         let refuses = "CREATE TRIGGER refuses BEFORE INSERT ON entries WHEN new.title = 'refused' \
                        BEGIN SELECT raise(ABORT, 'refused'); END;";
-        rusqlite::Connection::open(&path).unwrap().execute_batch(refuses).unwrap();
+        file.execute_batch(refuses).unwrap();
         let mut batch = Vec::new();
         for job in fleet.dispatched().await {
             let title = if job.feed == refused { "refused" } else { "good" };
@@ -381,11 +377,7 @@ async fn a_late_report_does_not_put_off_a_feed_that_was_wanted_after_it_was_stor
 #[tokio::test]
 async fn a_delivery_that_the_database_refuses_has_its_feed_polled_and_keeps_no_other_from_being_stored() {
     for refused_first in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("feedfleet.db");
-        let store = Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap());
-        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
-        let fleet = Fleet::over(config(), store, clock, Timestamp::EPOCH).await;
+        let (fleet, file, _folder) = Fleet::over_a_file().await;
         let [good, refused] = [fleet.add("http://a.example/").await, fleet.add("http://b.example/").await];
         for job in fleet.dispatched().await {
             fleet.settle(fleet.work(&job, not_modified()).await).await;
@@ -394,7 +386,7 @@ async fn a_delivery_that_the_database_refuses_has_its_feed_polled_and_keeps_no_o
             "CREATE TRIGGER refuses BEFORE INSERT ON entries WHEN new.feed_id = {refused} \
              BEGIN SELECT raise(ABORT, 'refused'); END;"
         );
-        rusqlite::Connection::open(&path).unwrap().execute_batch(&refuses).unwrap();
+        file.execute_batch(&refuses).unwrap();
         let mut batch = Vec::new();
         for (id, entry) in [(good, "1"), (refused, "1"), (good, "2")] {
             let feed = fleet.feed(id).await;

@@ -108,6 +108,16 @@ impl Fleet {
         Fleet { ops, dispatcher, results, intake, reconciler, jobs, reports, clock }
     }
 
+    /// One over a file, into which faults are put; the file goes with the folder.
+    async fn over_a_file() -> (Self, rusqlite::Connection, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("feedfleet.db");
+        let store = Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap());
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let fleet = Self::over(config(), store, clock, Timestamp::EPOCH).await;
+        (fleet, rusqlite::Connection::open(&path).unwrap(), folder)
+    }
+
     /// The same store, found by a new process.
     async fn restart(self) -> Self {
         let born = self.clock.now();

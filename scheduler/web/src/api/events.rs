@@ -64,7 +64,9 @@ async fn streamed(api: &Api, params: &EventParams, headers: &HeaderMap) -> Resul
         return Err(ApiError::bad("order must be oldest in a stream; a list has the newest first"));
     }
     if params.limit.is_some() {
-        return Err(ApiError::bad("a stream has no limit; a list has one"));
+        return Err(ApiError::bad(
+            "a stream has no limit; a list has one: send Accept: application/json to GET /api/v1/events",
+        ));
     }
     let mut follower = Follower::new(api.tail.clone(), query.after).only(query.filter.clone()).holding(HELD);
     let turn = api.stream_turn().await?;
