@@ -150,13 +150,19 @@ impl World {
     }
 
     async fn act(&self) -> usize {
+        let acted = self.act_alone().await;
+        OwnPace::of(&self.ops).restore_owed(self.clock.now()).await.unwrap();
+        acted
+    }
+
+    /// The same before anything else looks.
+    async fn act_alone(&self) -> usize {
         let mut it = Subscriber::new(self.ops.clone());
         it.act(&CancellationToken::new()).await.unwrap();
         let mut acted = 0;
         while let Some(ended) = it.running.join_next().await {
             acted += done(ended).unwrap();
         }
-        OwnPace::of(&self.ops).restore_owed(self.clock.now()).await.unwrap();
         acted
     }
 

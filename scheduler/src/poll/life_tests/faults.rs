@@ -355,7 +355,7 @@ async fn a_queue_that_answers_slowly_makes_no_claim_late() {
     let id = fleet.add("http://a.example/feed").await;
     let (now, slow) = (fleet.clock.now(), Duration::from_secs(3));
     let later = Slot { feed: id, due_at: now.after(slow), band: Band::Urgent };
-    fleet.ops.schedule.put(&[later], now).await.unwrap();
+    fleet.ops.schedule.put_off(&[later], now).await.unwrap();
     fleet.dispatcher.jobs = Arc::new(Slow(fleet.jobs.clone(), fleet.clock.clone(), slow));
     let round = fleet.dispatcher.round_on_time(&*fleet.clock, usize::MAX).await.unwrap();
     assert_eq!(round.published, 1, "the claim is made with the time of its call");

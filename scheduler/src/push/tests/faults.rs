@@ -374,7 +374,7 @@ async fn a_hub_that_verifies_at_once_that_a_feed_leaves_is_answered_although_the
     let (id, of, _) = reliable(&world).await;
     let wish = PushWish { feed: id, wanted: None };
     world.ops.store.want_pushes(&[wish], world.clock.now()).await.unwrap();
-    world.act().await;
+    world.act_alone().await;
     assert_eq!(world.sent().last().unwrap().1["hub.mode"], "unsubscribe");
     assert_eq!(world.verify(&of.id, "unsubscribe", FEED, 0).await, Verified::Challenge("xyz".into()));
 }
